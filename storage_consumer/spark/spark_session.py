@@ -123,18 +123,16 @@ def configured_places() -> Iterator[None]:
         yield
         return
     # The environment outranks every setting, so here it has to name the new folders while the JVM starts.
-    os.environ[_LOCAL_DIRS] = ",".join(_made_in(root) for root in configured.split(","))
+    folders = configured.split(",")
+    for place, root in enumerate(folders):
+        # Where none can be created, Spark reports that of the root itself.
+        with suppress(OSError):
+            folders[place] = _made(root)
+    os.environ[_LOCAL_DIRS] = ",".join(folders)
     try:
         yield
     finally:
         os.environ[_LOCAL_DIRS] = configured
-
-
-def _made_in(root: str) -> str:
-    """Return a new folder within `root`; `root` itself if none can be created, which Spark then reports."""
-    with suppress(OSError):
-        return _made(root)
-    return root
 
 
 def _made(root: str) -> str:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import repeat
 from operator import or_
 from typing import Any
 
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all who use Spark call
 
 from storage_consumer.bucket.table_statements import read_create_table
 from storage_consumer.changes.alterations import Origin, TableHistory, history_at, origins
-from storage_consumer.changes.reading import Feed, Ordered, ordered_in
+from storage_consumer.changes.reading import Feed, ordered_in
 from storage_consumer.changes.record_batches import META, Piece, WantedColumns, array_of, arrow_type, digits_of, pieces
 from storage_consumer.changes.window import FeedFile, Structure, Window, structure_under
 from storage_consumer.config.load import Loaded
@@ -137,7 +138,15 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
     below = _base(base, history, loaded, name) if base else None
     if below is not None and below.snapshot > high:
         raise ConfigError(f"the export is of {below.snapshot}, which is after {high}: take an earlier one")
-    low = _begin(history, below, name)
+    if below is None and history.begin is None:
+        raise NotReplicable(
+            f"{name}: {history.broken}. Give a later export as base"
+            if history.broken
+            else f"{name}: the bucket does not show where the table began, so it has changes of rows that are not in it: give an export of Dumpling or "
+            "mydumper as base"
+        )
+    # The table's rows after it are in the bucket.
+    low = max(below.snapshot if below else 0, history.begin or 0)
     if below is not None and history.begin is not None and history.begin >= below.snapshot:
         # Nothing of what the export has is left.
         below = None
@@ -154,7 +163,14 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
     around = feed.of_tables(history.names)
     around.contents.base = below.shown if below else None
     window = around.window(low, max(low, high))
-    _refuse_expired(window, checkpoint, name, upstream)
+    # TiCDC deletes whole days, and nothing shows which files there were.
+    days, dates = upstream.file_expiration_days, [each.file.date for each in window.files]
+    has_days = not dates or any(len(date) == len("2026-01-01") for date in dates)
+    if has_days and may_have_expired(window.low, checkpoint, days):
+        raise NotReplicable(
+            f"{name}: its rows are made of all changes since {tso_time(window.low)}, and TiCDC deletes files with file-expiration-days = {days}, so some "
+            "of these may be gone: give a later export as base"
+        )
     last = around.contents.structure_of(replace(history.last, ddl_type=0, query=""))
     if not last.key and upstream.protocol == "csv" and not upstream.csv.output_old_value:
         raise NotReplicable(
@@ -162,7 +178,11 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
             "output-old-value under [sink.csv] in the changefeed"
         )
     wanted = _wanted(last, columns, below, upstream)
-    every = wanted if last.key else _wanted(last, _telling(last, columns, below), below, upstream)
+    every = wanted
+    if not last.key:
+        # All columns tell its rows apart; generated ones follow from others, and an export does not have them.
+        others = (each.name for place, each in enumerate(last.columns) if place not in last.generated)
+        every = _wanted(last, [*columns, *others] if below is not None and columns else (), below, upstream)
     _refuse_reserved(last, every)
     rows = _Rows(history=history, key=last.key_names, columns=every, last=last.columns)
     return TableAt(
@@ -193,31 +213,6 @@ def _base(uri: str, history: TableHistory, loaded: Loaded, name: TableName) -> _
     return _Base(snapshot=copy.snapshot, origin=copy.origin, definition=table.definition, files=table.parts)
 
 
-def _begin(history: TableHistory, below: _Base | None, name: TableName) -> int:
-    """Return the commit-ts after which the table's rows are in the bucket."""
-    if below is not None:
-        return max(below.snapshot, history.begin or 0)
-    if history.begin is None:
-        raise NotReplicable(
-            f"{name}: {history.broken}. Give a later export as base"
-            if history.broken
-            else f"{name}: the bucket does not show where the table began, so it has changes of rows that are not in it: give an export of Dumpling or "
-            "mydumper as base"
-        )
-    return history.begin
-
-
-def _refuse_expired(window: Window, checkpoint: int, name: TableName, upstream: Upstream) -> None:
-    """Raise `NotReplicable` where TiCDC may have deleted files of a window: it deletes whole days, and nothing shows which there were."""
-    days, dates = upstream.file_expiration_days, [each.file.date for each in window.files]
-    has_days = not dates or any(len(date) == len("2026-01-01") for date in dates)
-    if has_days and may_have_expired(window.low, checkpoint, days):
-        raise NotReplicable(
-            f"{name}: its rows are made of all changes since {tso_time(window.low)}, and TiCDC deletes files with file-expiration-days = {days}, so some "
-            "of these may be gone: give a later export as base"
-        )
-
-
 def _refuse_reserved(last: Structure, columns: Sequence[TableColumn]) -> None:
     """Raise `ConfigError` for a column that is read and has the name of one that is added."""
     found = next((column.name for column in columns if folded_name(column.name) in RESERVED), None)
@@ -230,13 +225,6 @@ def _refuse_reserved(last: Structure, columns: Sequence[TableColumn]) -> None:
         raise ConfigError(
             f"{last.table} has a column {found}, which is also the name of a column that is added while it is read: {remedy}"
         )
-
-
-def _telling(last: Structure, columns: Sequence[str], below: _Base | None) -> Sequence[str]:
-    """Return the columns that tell rows without a primary key apart, and those asked for; none: all. Generated ones follow from others."""
-    if below is None or not columns:
-        return ()
-    return [*columns, *(each.name for place, each in enumerate(last.columns) if place not in last.generated)]
 
 
 def _wanted(last: Structure, names: Sequence[str], below: _Base | None, upstream: Upstream) -> tuple[TableColumn, ...]:
@@ -357,23 +345,23 @@ def read_part(found: TableAt, part: ReadPart) -> Iterator[pa.RecordBatch]:
     with told(), at_worker(part.upstream, found.held) as storage:
         ordered = ordered_in(part.window, storage, part.upstream)
         for work in part.window.files:
-            yield from _rows(ordered, work, part, found)
-
-
-def _rows(ordered: Ordered, work: FeedFile, part: ReadPart, found: TableAt) -> Iterator[pa.RecordBatch]:
-    mapped = part.mapped[work.structure.version]
-    read = [pa.field(mapped[folded_name(field.name)].name or "", field.type) for field in found.fields]
-    protocol, is_keyless = part.upstream.protocol, not found.key
-    asked = WantedColumns(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates, rescue=is_keyless)
-    for each in pieces(ordered, work, work.between(part.window.low, part.window.high), asked):
-        # The rows of an export have their number as commit-ts: none of another file is a repeat of them.
-        piece = replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS)) if work.exact else each
-        arrays = piece.arrays(asked.own)
-        own, meta = arrays[: len(read)], arrays[len(read) :]
-        for place, column in enumerate(found.columns):
-            own[place] = _converted(column, mapped[folded_name(column.name)], piece, own[place])
-        unshown = [piece.unshown()] if is_keyless else []
-        yield pa.RecordBatch.from_arrays([*own, *unshown, *meta, sequence(meta, piece.operations)], schema=found.schema)
+            mapped = part.mapped[work.structure.version]
+            origins_of = [mapped[folded_name(column.name)] for column in found.columns]
+            read = tuple(
+                pa.field(origin.name or "", field.type) for origin, field in zip(origins_of, found.fields, strict=True)
+            )
+            asked = WantedColumns(
+                own=read, protocol=part.upstream.protocol, refuse_dates=found.refuse_dates, rescue=not found.key
+            )
+            for each in pieces(ordered, work, work.between(part.window.low, part.window.high), asked):
+                # The rows of an export have their number as commit-ts: none of another file is a repeat of them.
+                piece = replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS)) if work.exact else each
+                arrays = piece.arrays(read)
+                own, meta = arrays[: len(read)], arrays[len(read) :]
+                own = list(map(_converted, found.columns, origins_of, repeat(piece), own))
+                unshown = [] if found.key else [piece.unshown()]
+                whole = [*own, *unshown, *meta, sequence(meta, piece.operations)]
+                yield pa.RecordBatch.from_arrays(whole, schema=found.schema)
 
 
 def _converted(column: TableColumn, origin: Origin, piece: Piece, values: pa.Array) -> pa.Array:

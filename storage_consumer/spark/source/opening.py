@@ -319,8 +319,16 @@ def look_at(options: SourceOptions) -> Opened:
         if not options.over_statements:
             found = list(moves(options.table, low, high, feed.contents.definitions))
             moved = json.dumps(found[-1]) if found else ""
-        known = frozenset(folded_name(field.name) for field in every)
-        own = _chosen(every, options.columns)
+        by_name = {folded_name(field.name): field for field in every}
+        for name in options.columns:
+            if folded_name(name) not in by_name:
+                raise ConfigError(f"option columns: the table has no column {name}; it has: {', '.join(by_name)}")
+        known = frozenset(by_name)
+        own = tuple(by_name[folded_name(name)] for name in options.columns) or every
+        if reserved := next((field.name for field in own if folded_name(field.name) in RESERVED), ""):
+            raise ConfigError(
+                f"the table has a column {reserved}, which is also the name of a column that the source adds: leave it out with the option columns"
+            )
         if options.evolution == "rescue":
             own = (*own, pa.field(RESCUED, pa.string()))
     return Opened(
@@ -347,22 +355,6 @@ def _keys(structures: Iterable[Structure]) -> str:
         # In the newest spelling, as the columns are.
         found[-1] = found[-1][0], names
     return json.dumps(found)
-
-
-def _chosen(fields: tuple[pa.Field, ...], columns: tuple[str, ...]) -> tuple[pa.Field, ...]:
-    """Return the columns that are asked for, all if none are."""
-    by_name = {folded_name(field.name): field for field in fields}
-    for name in columns:
-        if folded_name(name) not in by_name:
-            raise ConfigError(f"option columns: the table has no column {name}; it has: {', '.join(by_name)}")
-    found = tuple(by_name[folded_name(name)] for name in columns) or fields
-    for field in found:
-        if folded_name(field.name) in RESERVED:
-            raise ConfigError(
-                f"the table has a column {field.name}, which is also the name of a column that the source adds: leave it out with the option "
-                "columns"
-            )
-    return found
 
 
 def held_for_bucket(loaded: Loaded) -> tuple[str, ...]:

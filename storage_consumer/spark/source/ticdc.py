@@ -134,7 +134,24 @@ class SeenFiles:
                         "the bucket"
                     )
             self._awaited.clear()
-        seen = dict(zip(window.files, self._looked_through(window), strict=True))
+        # Those seen for the first time, and those of which some rows are in the past since then, and others are not.
+        new = [
+            work
+            for work in window.files
+            if (found := self._seen.get(work.file.stored)) is None
+            or (found.first <= low < found.last and found.first > 0)
+        ]
+
+        def look(work: FeedFile) -> _Seen:
+            # One of its own for each file: a decoder remembers the last layout, and is not for several threads.
+            ordered = self._feed.ordered(window)
+            tally = ordered.tally(work, work.floor)
+            is_whole = work.file not in ordered.torn
+            return _Seen(tally.next_ts, max(tally.max_ts, tally.next_ts) if is_whole else _NOT_WHOLE)
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            self._seen |= zip((work.file.stored for work in new), pool.map(look, new), strict=True)
+        seen = {work: self._seen[work.file.stored] for work in window.files}
         self._note(work.file for work in seen)
         self.contents.finish(work.file for work, found in seen.items() if found.last <= low)
         kept = {work.file.stored for work, found in seen.items() if found.last > low}
@@ -181,27 +198,6 @@ class SeenFiles:
     def _note(self, files: Iterable[DataFile]) -> None:
         for file in files:
             self._files.setdefault(file.sequence, {})[file.number] = file
-
-    def _looked_through(self, window: Window) -> list[_Seen]:
-        """Return what each file of a window holds above the window's low border."""
-        low, known = window.low, self._seen
-        # Those seen for the first time, and those of which some rows are in the past since then, and others are not.
-        new = [
-            work
-            for work in window.files
-            if (seen := known.get(work.file.stored)) is None or (seen.first <= low < seen.last and seen.first > 0)
-        ]
-
-        def look(work: FeedFile) -> _Seen:
-            # One of its own for each file: a decoder remembers the last layout, and is not for several threads.
-            ordered = self._feed.ordered(window)
-            tally = ordered.tally(work, work.floor)
-            is_whole = work.file not in ordered.torn
-            return _Seen(tally.next_ts, max(tally.max_ts, tally.next_ts) if is_whole else _NOT_WHOLE)
-
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            self._seen |= zip((work.file.stored for work in new), pool.map(look, new), strict=True)
-        return [self._seen[work.file.stored] for work in window.files]
 
 
 def _digest(file: DataFile) -> int:
@@ -285,8 +281,12 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             inventory.missing.bear(fault)
             return start
         inventory.missing.end()
-        if border := next((v for v in self._moves_before(low) if any(s.first <= v for s in spans)), 0):
-            high = min(high, border)
+        table, own = self.options.table, self.options.low
+        if table is not None and not self.options.over_statements:
+            # After these statements before the query's own startingVersion the table has other rows. They are no ends, but no micro-batch
+            # spans one: what a query does at such a statement, it does between two of them.
+            passed = (move.version for move in moves(table, low, own, inventory.contents.definitions))
+            high = min(high, next((v for v in passed if any(span.first <= v for span in spans)), high))
             spans = [span for span in spans if span.first <= high]
         end = self._first_end((low, high), (statements, min(high, checkpoint - 1)))
         if end is not None:
@@ -398,16 +398,6 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         low, high = statements
         found = [*self._misfits(*rows), *self._moves(max(low, self.options.low), high)]
         return min(found, default=None)
-
-    def _moves_before(self, low: int) -> list[int]:
-        """Return the versions above `low` and before the query's own startingVersion after which the table has other rows.
-
-        They are no ends, but no micro-batch spans one: what a query does at such a statement, it does between two of them.
-        """
-        table = self.options.table
-        if table is None or self.options.over_statements:
-            return []
-        return [move.version for move in moves(table, low, self.options.low, self._looked().contents.definitions)]
 
     def _misfits(self, low: int, high: int) -> Iterator[End]:
         found = sorted(self._looked().contents.in_force(low, high), key=lambda each: each.version)
