@@ -1,6 +1,6 @@
 """(1) Poll: find what TiCDC has written, and what a bucket or an export is.
 
-* `reader`: the poll. Its parts: `inventory` (what is listed), `known_files` (what need not be listed again), `schema_file`, `metadata`, `paths`.
+* `reader`: the poll. Its parts: `inventory` (what is listed), `known_files` (what the next listing may skip), `schema_file`, `metadata`, `paths`.
 * `inspector`: the settings that fit a bucket's files, by `survey`, `csv_options` and `table_statements`.
 * `export`: what Dumpling or mydumper wrote, as definitions and data files in order.
 * `stores/`: S3, GCS, Azure and folders as a `Storage`; nothing else here touches the outside.

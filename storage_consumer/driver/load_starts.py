@@ -254,7 +254,6 @@ class LoadStarts:
         start_ts = 0 if checkpoint else self.context.config.loading.start_ts
         if gap := gap_proof(copy.snapshot, start_ts, checkpoint or storage_checkpoint):
             raise ConfigError(f"{load.source}: {gap}")
-        self._refuse_another_time(load.source, copy, [load.table_key])
         if not load.replaces:
             self._refuse_rows([load.name], "To put the copy in its place, request it with --replace")
         # One that is skipped is so until its load begins.

@@ -199,8 +199,9 @@ class ConsumerService:
         try:
             # Whoever wrote meanwhile may have begun anew with another bucket, or have bound the state to one.
             self._state.open(self._config.upstream.identity)
-        except ConfigError:
-            lease.release()
+        except BaseException:
+            with suppress(StorageConsumerError):  # else a standby would wait for its end
+                lease.release()
             raise
         self._renewal = Renewal(lease, tuning.lease_ttl, self._clock)
         return self._renewal
@@ -444,6 +445,10 @@ class ConsumerService:
                 if now - failing_since > self._config.tuning.retry_limit or stop.requested.is_set():
                     raise
                 _log.warning("retry", what="round", since=utc_time(since), wait=round(pause, 1), error=str(fault))
+            except BaseException:
+                # Such as Ctrl-C in a notebook: whoever asks again begins with what is stored.
+                self._drop()
+                raise
             # Partly random, so that several consumers do not come back to one server in the same instant.
             self._clock.wait(stop.requested, pause * random.uniform(0.7, 1.0))  # noqa: S311 - not for secrets
             pause = min(_LONGEST_PAUSE, pause * 2)

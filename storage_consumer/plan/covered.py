@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from storage_consumer.clock import some_of
 from storage_consumer.model import CommitRange, DdlId, DdlKind, TableDefinition, TableName, folded_name, physical_ms
@@ -395,27 +396,31 @@ def _is_free(new: TableConsumer, version: int, lifetimes: Lifetimes) -> bool:
     return version not in ends and new.timeline.is_free_before(version, ends)
 
 
-_HIDDEN = "_V$_"
+_HIDDEN = ("_V$_", "_Col$_")
 _NAMED = 5
 """Most columns that a message names."""
 
 
 def of_another_time(copied: Iterable[TableDefinition], low: int, shown: Iterable[TableDefinition]) -> str:
-    """Return which table of a copy has other columns than its schema files say as of the copy's TSO `low`, and the next step; or "".
+    """Return which table of a copy has the columns of another time than the copy's TSO `low`, and the next step; or "".
 
-    `copied`: the tables of the copy, without generated columns. `shown`: what the bucket's schema files say, of any time. A table that
-    has no schema file up to `low`, as one that never changed, shows nothing; a statement right after it may show in the copy already.
+    `copied`: the tables of the copy, without generated columns. `shown`: what the bucket's schema files say, of any time. Statements
+    right after `low` may show in the copy already. Columns that no schema file has prove nothing, nor does one without a statement: a
+    changefeed may leave statements out.
     """
     known: defaultdict[str, list[TableDefinition]] = defaultdict(list)
     for each in sorted(shown, key=lambda each: each.version):
         if each.columns and not each.is_view:
             known[key_of(parsed(each).subject)].append(each)
     for table in copied:
-        past = [each for each in known[key_of(table.name)] if each.version <= low]
-        later = [each for each in known[key_of(table.name)] if each.version > low]
+        versions, differing = known[key_of(table.name)], _different(table)
+        past = [each for each in versions if each.version <= low]
+        if not past or not past[-1].is_ddl:
+            continue
         fitting = [each for each in past if each.version == past[-1].version]
-        fitting += [each for each in later if each.version == later[0].version and each.ddl_type in SHOWS_EARLY]
-        if past and all(map(_different(table), fitting)):
+        fitting += takewhile(lambda each: each.ddl_type in SHOWS_EARLY, versions[len(past) :])
+        others = [each for each in versions if each not in fitting]
+        if all(map(differing, fitting)) and not all(map(differing, others)):
             return _of_another_time(table, low, past[-1])
     return ""
 
@@ -426,7 +431,7 @@ def _different(table: TableDefinition) -> Callable[[TableDefinition], set[str]]:
     own = {folded_name(column.name) for column in table.columns} - made
 
     def differing(definition: TableDefinition) -> set[str]:
-        # Those of expression indexes, which no statement shows.
+        # Those of expression indexes and of reorganisations, which no statement shows.
         listed = {folded_name(c.name) for c in definition.columns if not c.name.startswith(_HIDDEN)}
         return own ^ (listed - made)
 
@@ -444,7 +449,8 @@ def _of_another_time(table: TableDefinition, low: int, newest: TableDefinition) 
     return (
         f"the table {table.name} of the copy ({table.path}) {parts}, unlike {newest.path} (version {_at(newest.version)}), its newest schema file "
         f"up to the copy's TSO {_at(low)}: that TSO or the files of the copy are of another time. Restore the `metadata` that was written with "
-        "the files, or export again into an empty folder"
+        "the files, or export again into an empty folder. If the changefeed leaves out statements of this table, begin without it (--filter), "
+        "and load it afterwards (`storage-consumer load`)"
     )
 
 

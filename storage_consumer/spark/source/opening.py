@@ -312,7 +312,9 @@ def look_at(options: SourceOptions) -> Opened:
     # What a stream begins with that gives what commits from now on is what the table has now.
     low = feed.contents.checkpoint if options.from_latest else options.low
     own, known, keys, moved = tuple[pa.Field, ...](DOCUMENTS), frozenset[str](), "", ""
-    refuse_none(feed.contents, options.table, loaded.config.selecting.rules)
+    # Without a table's name, tables of the filter may come while a stream runs.
+    if options.table is not None:
+        refuse_none(feed.contents, options.table, loaded.config.selecting.rules)
     if options.table is not None:
         structures = list(feed.contents.in_force(low, max(low, high)))
         every, keys = fields_of(structures), _keys(structures)

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from storage_consumer.driver.open_copies import OpenCopy
 from storage_consumer.errors import ConfigError
-from storage_consumer.plan.loads import LoadPhase
-from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.harness.small_bucket import ID_NAME, column, ts
 from tests.unit.copying import COLUMNS, MemoryCopy, WithCopies, names_in
 from tests.unit.driver.test_loads import ALTER_ADD, DROP_COLUMN, ONE
 
@@ -91,18 +91,39 @@ def test_the_bucket_may_still_explain_it() -> None:
     assert names_in(world, "shop.a") == {"1": "copy"}
 
 
-def test_a_load_of_another_time_is_refused() -> None:
-    """The table goes on as it was."""
-    world = begun(checkpoint=3, initial=False)
-    world.bucket.rows("shop.a", 1, row("shop.a", 2, "7", '"one"'))
-    world.once()
-    world.request("shop.a", replaces=True)
+def test_a_statement_that_the_changefeed_leaves_out() -> None:
+    """Columns that no schema file of the bucket has prove nothing: the copy is taken."""
+    world = begun(checkpoint=10)
+    more = type(COLUMNS[1])(name="more", type="VARCHAR", precision=20)
+    world.copy.add("shop.a", columns=(*COLUMNS, more), body="id INT PRIMARY KEY, name VARCHAR(20), more VARCHAR(20)")
+    assert not world.once().halted
+
+
+def test_interrupted_while_it_begins() -> None:
+    """A feed whose start was interrupted, as in a notebook, begins with its copy when it is asked for again."""
+    world = WithCopies(InterruptedOnce(snapshot=ts(8)), initial=True)
+    world.copy.add("shop.b", [ONE])
+    world.bucket.create("shop.b")
     world.bucket.metadata(ts(10))
-    summary = world.once()
-    (load,) = world.records.loads.values()
-    assert (load.phase, summary.refused_loads) == (LoadPhase.REFUSED, ("shop.a",))
-    assert "lacks phone" in load.error
-    assert names_in(world, "shop.a") == {"7": "one"}
+    service = world.service()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            service.run_once(world.stop)
+        service.run_once(world.stop)
+    finally:
+        service.close()
+    assert names_in(world, "shop.b") == {"1": "copy"}
+
+
+class InterruptedOnce(MemoryCopy):
+    """A copy whose first opening is interrupted."""
+
+    def open(self, uri: str) -> OpenCopy:
+        """Raise `KeyboardInterrupt` the first time."""
+        if not self.opened:
+            self.opened += 1
+            raise KeyboardInterrupt
+        return super().open(uri)
 
 
 def test_a_refused_copy_stays_refused() -> None:

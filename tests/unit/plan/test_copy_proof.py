@@ -70,6 +70,7 @@ def _defined(name: str, version: int, columns: str, query: str = "", kind: int =
     )
 
 
+_MADE = _defined("shop.t", 2, "id b", "CREATE TABLE t (id INT, b INT)", 3)
 _COPIED = _defined(
     "Shop.T", 10, "ID b", "CREATE TABLE `T` (`ID` int, `b` int, `g` int GENERATED ALWAYS AS (`b`) VIRTUAL)", 3
 )
@@ -88,6 +89,15 @@ _COPIED = _defined(
         [_defined("shop.t", 5, "x"), _defined("shop.t", 12, "id b", "RENAME TABLE s TO t", 14)],
         [_defined("shop.t", 5, "x"), _defined("shop.t", 9, "id b", "RENAME TABLE s TO t", 14)],
         [_defined("shop.s", 8, "id b c"), _defined("shop.t", 4, "id b")],
+        # A changefeed that leaves statements out.
+        [_defined("shop.t", 5, "id b c", "CREATE TABLE t (id INT, b INT, c INT)", 3)],
+        [_MADE, _defined("shop.t", 5, "id b c")],
+        # Two statements right after the copy.
+        [
+            _defined("shop.t", 5, "id b c d", "CREATE TABLE t (id INT, b INT, c INT, d INT)", 3),
+            _defined("shop.t", 11, "id b c", "ALTER TABLE t DROP COLUMN d", 6),
+            _defined("shop.t", 12, "id b", "ALTER TABLE t DROP COLUMN c", 6),
+        ],
     ],
 )
 def test_a_copy_as_of_its_time(shown: list[TableDefinition]) -> None:
@@ -98,10 +108,15 @@ def test_a_copy_as_of_its_time(shown: list[TableDefinition]) -> None:
 @pytest.mark.parametrize(
     ("shown", "said"),
     [
-        ([_defined("shop.t", 5, "id b c")], "lacks c, unlike shop.t@5"),
-        ([_defined("shop.t", 5, "id")], "has b, unlike shop.t@5"),
-        ([_defined("shop.t", 5, "id b"), _defined("shop.t", 10, "id c")], "lacks c and has b, unlike shop.t@10"),
-        ([_defined("shop.t", 5, "id"), _defined("shop.t", 11, "id b", "ALTER TABLE t ADD b INT", 5)], "has b, unlike"),
+        ([_MADE, _defined("shop.t", 5, "id b c", "ALTER TABLE t ADD c INT", 5)], "lacks c, unlike shop.t@5"),
+        ([_MADE, _defined("shop.t", 10, "id c", "ALTER TABLE t …", 12)], "lacks c and has b, unlike shop.t@10"),
+        (
+            [
+                _defined("shop.t", 5, "id", "CREATE TABLE t (id INT)", 3),
+                _defined("shop.t", 11, "id b", "ALTER TABLE t ADD b INT", 5),
+            ],
+            "has b, unlike",
+        ),
     ],
 )
 def test_a_copy_of_another_time(shown: list[TableDefinition], said: str) -> None:
