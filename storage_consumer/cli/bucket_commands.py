@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage_consumer.bucket.inspector import InspectedBucket, InspectedSetting, inspect
-from storage_consumer.cli.doctor_command import doctor_input, documents
 from storage_consumer.cli.endings import Answer, ExitCode, told
 from storage_consumer.cli.screen import facts, table, wrapped
 from storage_consumer.cli.verb import FlagsWithJson
@@ -27,9 +26,11 @@ from storage_consumer.config.options import BY_KEYWORD, OWN_TABLE
 from storage_consumer.config.sources import is_given
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import physical_ms
-from storage_consumer.operating.checks import Finding, Verdict, examined
 from storage_consumer.session import Session
 from storage_consumer.telemetry import escaped, redact
+
+if TYPE_CHECKING:
+    from storage_consumer.operating.checks import Finding
 
 _SHOWN_TABLES = 10
 _LABEL = 14
@@ -252,6 +253,10 @@ def answer_init(own: InitFlags, session: Session) -> Answer:
     Raises `ConfigError` if the arguments are wrong, the file exists (without ``force``) or cannot be written, and
     `StorageUnavailable` if the bucket does not answer.
     """
+    # Late: `inspect` needs neither the target nor its driver.
+    from storage_consumer.cli.doctor_command import doctor_input, documents  # noqa: PLC0415 - see above
+    from storage_consumer.operating.checks import Verdict, examined  # noqa: PLC0415 - see above
+
     path = Path(own.output or _FILE).expanduser()
     # Before the look at the bucket, which may take a while.
     if path.exists() and not own.force:

@@ -84,11 +84,6 @@ def doubt_without(step: DdlStep, context: RoundContext) -> None:
         _doubt(step.name, "lacks a statement", _SKIPPED.format(definition.query[:_SHOWN]), context)
 
 
-def doubt_passed(name: TableName, error: str, context: RoundContext) -> None:
-    """Store that a table may lack rows of a file that was missing when its checkpoint passed it."""
-    _doubt(name, "was read past a file that was missing", error, context)
-
-
 def _doubt(name: TableName, why: str, reason: str, context: RoundContext) -> None:
     place = context.manager.selection.routes.target(name)
     found = TableResult(table=name, target=place, outcome=VerifyOutcome.DIFFERENT, structure=(why,), reason=reason)

@@ -12,7 +12,6 @@ from storage_consumer.bucket.reader import Poll, ReadSchemaFile
 from storage_consumer.clock import some_of
 from storage_consumer.driver.ddl_prepare import BEFORE_FEED, bare, described
 from storage_consumer.driver.ddl_schedule import DdlScheduler
-from storage_consumer.driver.doubts import doubt_passed
 from storage_consumer.driver.ledger import RoundContext, RoundLedger
 from storage_consumer.driver.loading import LoadJobs
 from storage_consumer.driver.row_jobs import RowJobs
@@ -110,9 +109,6 @@ class Intake:
         # Last, since what was read just now may have closed a gap.
         for key, error in manager.look_for_gaps(reached, self.context.clock.monotonic()).items():
             self.ledger.halt(key, error, kind="gap")
-            table = manager.tables[key]
-            if table.copies.has_passed(table.checkpoint):
-                doubt_passed(table.name, error, self.context)
         return late
 
     def _warn(self, poll: Poll) -> None:

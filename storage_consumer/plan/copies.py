@@ -194,17 +194,6 @@ class CopyLedger:
                 return gap
         return ""
 
-    def has_passed(self, checkpoint: int) -> bool:
-        """Return whether the table went on, up to `checkpoint` (inclusive), past a file that no listing had shown: its rows up to there are not applied."""
-        seen = self._known.missed(self._sequences)
-        return any(
-            checkpoint > max(version.version, self.copied_at)
-            and version.finished_upto(sequence) == number - 1
-            and sequence not in seen
-            for version in self._files.open_versions()
-            for sequence, number, _ in version.gaps()
-        )
-
 
 _AHEAD_MS = 10 * 60 * 1000
 """How far the source's clock, by which the TSO of a copy is made, may be ahead of another one."""

@@ -202,14 +202,8 @@ class ConsumerManager:
                     if table.copies.copied_at > self.floor
                     else "data was lost at the source"
                 )
-                passed = (
-                    f" The table was read up to {table.checkpoint} without it, so rows of it up to there may stay missing though it comes back, "
-                    "until the table has a copy: compare it then (`storage-consumer verify`)."
-                    if table.copies.has_passed(table.checkpoint)
-                    else ""
-                )
                 late[table.key] = (
-                    f"{reason} is missing and did not arrive within {self._gap_timeout:g} s: {lost}.{passed} If the "
+                    f"{reason} is missing and did not arrive within {self._gap_timeout:g} s: {lost}. If the "
                     f"file still exists somewhere, restore it and run: {command('resume', table.name)} -- otherwise "
                     "give the table a copy of the source as of now or later. From an export: "
                     f"{command('reload-done', table.name)}"

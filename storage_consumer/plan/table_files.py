@@ -130,14 +130,10 @@ class TableVersionConsumer:
                 last = max(highest, key=lambda name: highest[name])
                 yield last, number, highest[last]
 
-    def finished_upto(self, sequence: str) -> int:
-        """Return the number up to which (inclusive) all files of a sequence's numbering are finished."""
-        return max((found.done_upto for found in self._numberings[_numbering(sequence)]), default=0)
-
     def reached(self, sequence: str) -> int:
         """Return the number up to which (inclusive) all files of a sequence's numbering are finished or listed."""
         sequences = self._numberings[_numbering(sequence)]
-        reached = self.finished_upto(sequence)
+        reached = max((found.done_upto for found in sequences), default=0)
         for first, last in sorted(span for found in sequences for span in found.known):
             if first > reached + 1:
                 break

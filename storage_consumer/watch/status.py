@@ -218,8 +218,8 @@ def _reasons(
     doubted = [str(each.table) for each in different.values() if not each.checkpoint]
     verify = [f"`verify` found {counted(len(found), 'table')} different: {some_of(found, _NAMED)}"] if found else []
     if doubted:
-        why = "in doubt, changed in the target or read past a missing file, until `verify` or a copy"
-        verify += [f"{counted(len(doubted), 'table')} {why}: {some_of(doubted, _NAMED)}"]
+        changed = f"{counted(len(doubted), 'table')} changed in the target"
+        verify += [f"{changed}, whose rows are in doubt until `verify` or a copy: {some_of(doubted, _NAMED)}"]
     if verify:
         yield "; ".join(verify)
     ahead = seconds_ahead(_claimed(snapshot), snapshot.now)

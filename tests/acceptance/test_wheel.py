@@ -98,7 +98,7 @@ def test_what_it_holds(wheel: Path) -> None:
     assert not any("testing" in name or "twins" in name for name in names)
     assert {name: (ROOT / "conf" / name).is_file() for name in examples} == dict.fromkeys(examples, True)
     assert "storage_consumer/py.typed" in names
-    templates = {path.name for path in (ROOT / "storage_consumer" / "page" / "templates").iterdir()}
+    templates = {path.name for path in (ROOT / "storage_consumer" / "watch" / "templates").iterdir()}
     assert {f"storage_consumer/watch/templates/{name}" for name in templates} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     settings = {path.name for path in (ROOT / "storage_consumer" / "spark" / "conf").iterdir()}

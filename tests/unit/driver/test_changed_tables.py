@@ -98,39 +98,3 @@ def test_a_skipped_statement_leaves_its_table_in_doubt(query: str, kind: int, *,
     world.records.decisions[failed] = Decision(verb="skip", statement="", decided_at="now", decided_by="me")
     assert not world.once().halted
     assert in_doubt(world) == doubted
-
-
-def shown_late(world: World) -> None:
-    """A file with a row comes after one with a higher number."""
-    world.bucket.rows("shop.a", 2, row("shop.a", 6, "2", '"two"'))
-    decide(world, "resume")
-
-
-def test_a_file_that_comes_after_the_checkpoint_has_passed_it_leaves_a_doubt() -> None:
-    """Its rows count as delivered, so whoever puts it back is told to compare the table, and the halt says so."""
-    world = one_table(gap_timeout=0.0)
-    world.bucket.metadata(ts(8))
-    assert not world.once().halted
-    world.bucket.rows("shop.a", 3, row("shop.a", 9, "3", '"three"'))
-    world.bucket.metadata(ts(10))
-    (halted,) = world.once().halted
-    assert f"was read up to {ts(8)} without it" in halted.error
-    assert "storage-consumer verify" in halted.error
-    assert in_doubt(world)
-    shown_late(world)
-    assert not world.once().halted
-    assert names_in(world, "shop.a").keys() == {"1", "3"}
-    assert in_doubt(world)
-
-
-def test_a_file_that_comes_before_the_checkpoint_has_passed_it_leaves_none() -> None:
-    """Its table stood still before it: put back, it is read."""
-    world = one_table(gap_timeout=0.0)
-    world.bucket.rows("shop.a", 3, row("shop.a", 9, "3", '"three"'))
-    world.bucket.metadata(ts(10))
-    (halted,) = world.once().halted
-    assert "without it" not in halted.error
-    shown_late(world)
-    assert not world.once().halted
-    assert names_in(world, "shop.a").keys() == {"1", "2", "3"}
-    assert not in_doubt(world)
