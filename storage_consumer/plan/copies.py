@@ -211,18 +211,18 @@ def gap_proof(low: int, start_ts: int, first_storage_checkpoint: int) -> str:
         if begins_in_time(start_ts, low):
             return ""
         return (
-            f"the changefeed's start-ts {_shown(start_ts)} is later than the copy {_shown(low)}: the changes between them are in neither. "
+            f"the changefeed's start-ts {shown_tso(start_ts)} is later than the copy {shown_tso(low)}: the changes between them are in neither. "
             f"Either take a new copy, which is then later than start-ts; or make {_NEW_FEED.format(low=low)}"
         )
     if first_storage_checkpoint and begins_in_time(first_storage_checkpoint, low):
         return ""
     seen = (
-        f"the first checkpoint that was seen of it is {_shown(first_storage_checkpoint)}"
+        f"the first checkpoint that was seen of it is {shown_tso(first_storage_checkpoint)}"
         if first_storage_checkpoint
         else "no checkpoint of it has been seen"
     )
     return (
-        f"nothing proves that the changefeed began at or before the copy {_shown(low)}: its start-ts was not given, and {seen}. Either give "
+        f"nothing proves that the changefeed began at or before the copy {shown_tso(low)}: its start-ts was not given, and {seen}. Either give "
         "its start-ts: --start-ts TSO (start_ts=TSO in Python), or --config with what `cdc cli changefeed query` prints; or take a new copy, which is then later "
         "than that checkpoint"
         + ("" if first_storage_checkpoint else ", once the bucket has `metadata` and this program has seen it")
@@ -243,11 +243,12 @@ def refused_future(low: int, now: float, storage_checkpoint: int) -> str:
     if not is_in_future(low, latest):
         return ""
     return (
-        f"the copy is as of {_shown(low)}, which is in the future: the clock of this machine shows {tso_time(tso_of(now))}, and the bucket's checkpoint is "
-        f"{_shown(storage_checkpoint) if storage_checkpoint else 'not there yet'}. If the clock is wrong, set it and try again. If it is "
+        f"the copy is as of {shown_tso(low)}, which is in the future: the clock of this machine shows {tso_time(tso_of(now))}, and the bucket's checkpoint is "
+        f"{shown_tso(storage_checkpoint) if storage_checkpoint else 'not there yet'}. If the clock is wrong, set it and try again. If it is "
         "right, the `Pos` in the export's metadata is damaged: export again"
     )
 
 
-def _shown(ts: int) -> str:
+def shown_tso(ts: int) -> str:
+    """Return a TSO with its time, for a message."""
     return f"{ts} ({tso_time(ts)})"

@@ -14,6 +14,7 @@ from itertools import takewhile
 
 from storage_consumer.clock import some_of
 from storage_consumer.model import CommitRange, DdlId, DdlKind, TableDefinition, TableName, folded_name, physical_ms
+from storage_consumer.plan.copies import shown_tso
 from storage_consumer.plan.ddl_backlog import DdlBacklog
 from storage_consumer.plan.directories import Catalog, Commands
 from storage_consumer.plan.in_order import Together
@@ -23,7 +24,6 @@ from storage_consumer.plan.table import Lifetimes, TableConsumer
 from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.statement import statement_of
-from storage_consumer.telemetry import tso_time
 
 
 def is_covered(
@@ -447,12 +447,8 @@ def _of_another_time(table: TableDefinition, low: int, newest: TableDefinition) 
     }
     parts = " and ".join(f"{verb} {some_of(names, _NAMED)}" for verb, names in said.items() if names)
     return (
-        f"the table {table.name} of the copy ({table.path}) {parts}, unlike {newest.path} (version {_at(newest.version)}), its newest schema file "
-        f"up to the copy's TSO {_at(low)}: that TSO or the files of the copy are of another time. Restore the `metadata` that was written with "
+        f"the table {table.name} of the copy ({table.path}) {parts}, unlike {newest.path} (version {shown_tso(newest.version)}), its newest schema file "
+        f"up to the copy's TSO {shown_tso(low)}: that TSO or the files of the copy are of another time. Restore the `metadata` that was written with "
         "the files, or export again into an empty folder. If the changefeed leaves out statements of this table, begin without it (--filter), "
         "and load it afterwards (`storage-consumer load`)"
     )
-
-
-def _at(ts: int) -> str:
-    return f"{ts} ({tso_time(ts)})"
