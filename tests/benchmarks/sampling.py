@@ -23,26 +23,15 @@ Stages = dict[str, float]
 """Seconds of CPU time by stage."""
 INTERVAL = 0.004
 """Seconds of CPU time between two looks."""
-WORKER_STAGES = {
-    "storage": "read",
-    "decode": "decode",
-    "kernels": "decode",
-    "job": "decode",
-    "order": "fold",
-    "pipeline": "fold",
-    "apply": "write",
-    "downstream": "write",
-}
-"""First part of a module's name in the package → stage of a worker; the rest is Spark's: it hands items on, through the shuffle."""
+WORKER_STAGES = {"bucket": "read", "decode": "decode", "rows": "fold", "spark": "fold", "target": "write"}
+"""Room of the package → stage of a worker; the rest is Spark's: it hands items on, through the shuffle."""
 DRIVER_STAGES = {
-    "storage": "list",
-    "poll": "list",
+    "bucket": "list",
     "checkpoint": "state",
-    "downstream": "state",
-    "ddl": "state",
+    "target": "state",
     "plan": "plan",
-    "gate": "plan",
-    "job": "plan",
+    "sql": "plan",
+    "rows": "plan",
     "driver": "plan",
 }
 """The same for the driver."""
@@ -59,7 +48,7 @@ class Sampler:
     """Adds up seconds by stage while it runs; only the main thread may start and stop it."""
 
     def __init__(self, stages: Mapping[str, str], rest: str) -> None:
-        """`stages`: by first part of a module's name; `rest`: where time outside of them is put down."""
+        """`stages`: by room; `rest`: where time outside of them is put down."""
         self.seconds: Stages = {}
         self._stages = stages
         self._rest = rest

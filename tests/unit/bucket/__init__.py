@@ -1,1 +1,1 @@
-"""The room `exports`: names, metadata, structures and what is refused."""
+"""Exports: names, metadata, structures and what is refused."""
