@@ -1,21 +1,27 @@
-"""Statements for many rows: bulk statements or LOAD DATA where possible, else literals. An error names the row that the target refuses.
+"""Statements for many rows: bulk statements or LOAD DATA where possible, else literals.
 
-No row takes the place of another one. A REPLACE does where the target finds two values equal that the source tells apart, and
-counts it as written. So it is used only where nothing but the row itself can be in its place; elsewhere rows are inserted, and what
-is there of the rows themselves is deleted before. A row that still finds another one in its way is *blocked*. Either that one is
-about to go or to change, in another transaction or task of the same commit range, and then a second job for the table writes the
-row. Or it stays (`TablePlan.is_settled`), and the table halts.
+An error names the row that the target refuses.
 
-The row that is in the way is found by the server itself, whatever kind of key it is. A key over a prefix, an expression or a column
-that the target computes finds rows equal by rules that only the server knows. So it is asked: ON DUPLICATE KEY UPDATE reads the row
-in the way, and changes nothing of it.
+No row takes the place of another one. A REPLACE does where the target finds two values equal that
+the source tells apart, and counts it as written. So it is used only where nothing but the row
+itself can be in its place; elsewhere rows are inserted, and what is there of the rows themselves is
+deleted before. A row that still finds another one in its way is *blocked*. Either that one is about
+to go or to change, in another transaction or task of the same commit range, and then a second job
+for the table writes the row. Or it stays (`TablePlan.is_settled`), and the table halts.
 
-Of columns that the target computes, what it got is held against what the rows carry, which is the source's value. An expression
-that is the same text on two servers may have another value: digits of a division, letters in a newer Unicode, JSON as text.
+The row that is in the way is found by the server itself, whatever kind of key it is. A key over a
+prefix, an expression or a column that the target computes finds rows equal by rules that only the
+server knows. So it is asked: ON DUPLICATE KEY UPDATE reads the row in the way, and changes nothing
+of it.
 
-MariaDB's bulk statements are one prepared statement and the values of many rows in one packet. They cost the server a third less than
-LOAD DATA, which looks at each byte of a line to find where its fields end. MySQL and TiDB do not have them. Their prepared statements for
-many rows cost more than LOAD DATA. Format: mariadb.com/docs, COM_STMT_BULK_EXECUTE.
+Of columns that the target computes, what it got is held against what the rows carry, which is the
+source's value. An expression that is the same text on two servers may have another value: digits of
+a division, letters in a newer Unicode, JSON as text.
+
+MariaDB's bulk statements are one prepared statement and the values of many rows in one packet. They
+cost the server a third less than LOAD DATA, which looks at each byte of a line to find where its
+fields end. MySQL and TiDB do not have them. Their prepared statements for many rows cost more than
+LOAD DATA. Format: mariadb.com/docs, COM_STMT_BULK_EXECUTE.
 """
 
 from __future__ import annotations
@@ -74,18 +80,18 @@ from storage_consumer.target.transaction import FencedConnection
 Statement = Callable[[Sequence[bytes]], str]
 """Builds the statement for the lines of some rows."""
 Query = Callable[[str], int]
-"""Runs a statement and returns the number of matched rows. A refusal is the driver's error or `ValueError`."""
+"""Runs a statement, returns the number of matched rows; raises the driver's or a `ValueError`."""
 
 
 _MIB = 1 << 20
 _LEVELS = 31
-"""Levels up to which every MariaDB finds JSON valid; its columns have a CHECK that asks for that, and the source takes more."""
+"""Nesting up to which every MariaDB accepts JSON in its CHECK; the source accepts deeper values."""
 _TEXT_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
 _BYTES_OF_A_CHARACTER = 4
 """The maximum in UTF-8."""
 _KEY_NAME = re.compile(r" for key '(?:[^']*\.)?([^'.]*)'$")
 _TELLS_ALL_APART = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
-"""Collations that compare every byte, of which MariaDB has the first one, and MySQL and TiDB the second one."""
+"""Collations that compare every byte: the first is MariaDB's, the second MySQL's and TiDB's."""
 _MOST = 8
 """Most columns that are shown of a row without a key."""
 
@@ -94,7 +100,7 @@ class StatementTooLarge(ValueError):
     """A statement so large that the server would close the connection."""
 
     def __init__(self, size: int, most: int) -> None:
-        """Take the statement's `size` in bytes, and `most`, the server's max_allowed_packet, which includes one byte more."""
+        """Take the statement's `size` in bytes and `most`, max_allowed_packet: one byte more."""
         # In whole MiB, with room for the byte before a statement.
         enough = ((size + 1) // _MIB + 1) * _MIB
         super().__init__(
@@ -104,7 +110,7 @@ class StatementTooLarge(ValueError):
 
 
 def too_large(sql: str, most: int) -> StatementTooLarge | None:
-    """Return the refusal of a statement that exceeds the server's max_allowed_packet of `most` bytes, or None if it fits."""
+    """Return the refusal of a statement over max_allowed_packet (`most` bytes), None if it fits."""
     # Encoding a statement of many MiB takes time: skip it where even the longest encoding fits.
     if len(sql) * _BYTES_OF_A_CHARACTER < most - 1:
         return None
@@ -115,8 +121,8 @@ def too_large(sql: str, most: int) -> StatementTooLarge | None:
 def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) -> tuple[bytes, Exception] | None:
     """Return the first row that is refused on its own, and the refusal; None if there is none.
 
-    Search by halves: keep a half that is refused, and drop one that is accepted. What the accepted halves wrote stays in the
-    transaction, which the caller has to roll back anyway.
+    Search by halves: keep a half that is refused, and drop one that is accepted. What the accepted
+    halves wrote stays in the transaction, which the caller has to roll back anyway.
     """
     refusal: Exception | None = None
     while rows:
@@ -136,11 +142,12 @@ def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) 
 
 
 def write_checked(query: Query, work: TablePlan, rows: Sequence[bytes], statement: Statement) -> int:
-    """Run a statement that writes rows, some of which may hold an ENUM's error value; return the number of matched rows.
+    """Write rows that may hold an ENUM's error value; return the number of matched rows.
 
-    Strict mode refuses that value, and every other mode leaves the rest of the row unchecked. So if strict mode refuses the rows, first
-    write them with a valid member instead, and take that back. If strict mode accepts them, all other values fit, and the rows
-    themselves are written without strict mode.
+    Strict mode refuses that value, and every other mode leaves the rest of the row unchecked. So if
+    strict mode refuses the rows, first write them with a valid member instead, and take that back.
+    If strict mode accepts them, all other values fit, and the rows themselves are written without
+    strict mode.
     """
     try:
         return query(statement(rows))
@@ -156,7 +163,8 @@ def write_checked(query: Query, work: TablePlan, rows: Sequence[bytes], statemen
     try:
         return query(statement(rows))
     finally:
-        # Over a broken connection this fails as well, but the retry opens another one, which begins in this mode.
+        # On a broken connection this fails too; the retry opens a new one, which begins in this
+        # mode.
         query(f"SET SESSION sql_mode = '{ROW_MODE}'")
 
 
@@ -167,7 +175,7 @@ def has_deep_json(work: TablePlan, line: bytes) -> bool:
 
 
 def _levels(document: str) -> int:
-    """Return how deep arrays and objects are nested in each other; 0 for what is no JSON, which the server has to refuse."""
+    """Return how deep arrays and objects nest; 0 for what is no JSON, which the server refuses."""
     try:
         json.loads(document)
     except (ValueError, RecursionError):
@@ -194,7 +202,7 @@ class _OtherValue(ValueError):
 
 
 def compare(fenced: FencedConnection, work: TablePlan, lines: Sequence[bytes]) -> None:
-    """Raise `RowRefused` for the first of these rows, all just written, of which the target computed another value than the source."""
+    """Raise `RowRefused` for the first written row of which the target computed another value."""
     version = str((fenced.row("SELECT VERSION()") or ("",))[0])
 
     def run(some: Sequence[bytes]) -> int:
@@ -258,7 +266,7 @@ def _told(value: object) -> str:
 
 
 class RowInTheWay:
-    """The row that is in the way of a row within the running transaction of a fenced connection; none may be."""
+    """The row that blocks another row in the running transaction of a fenced connection."""
 
     def __init__(self, fenced: FencedConnection, work: TablePlan, line: bytes) -> None:
         """Find the row that is in the way of the one of `line`."""
@@ -267,7 +275,8 @@ class RowInTheWay:
         self._columns = [part.column.name for part in work.key] or [c.name for c in work.written if c.type != "JSON"]
         self._names = [f"@sc_{place}" for place in range(len(self._columns))]
         pairs = zip(self._names, self._columns, strict=True)
-        # As numbers, since texts of several character sets do not mix, and none that a server knows without a look: it would set nothing.
+        # As numbers, since texts of several character sets do not mix, and none that a server knows
+        # without a look: it would set nothing.
         read = [f"COALESCE(LENGTH({name} := {quote(column)}), 0)" for name, column in pairs]
         narrow, lines = without_gaps(work, gaps(work, line), [line])
         first = quote(narrow.written[0].name)
@@ -285,7 +294,9 @@ class RowInTheWay:
         self.is_gone = same is None
         """Whether there is none any more; then the row is written by now."""
         self.is_same = bool(same)
-        """Whether it is the row itself, by its key to the last byte; without a key, by any unique key."""
+        """Whether it is the row itself: equal in all bytes of its key or, without one, of any
+        unique key.
+        """
 
     def _same_by(self) -> str:
         """Return the condition for `is_same`, which is never NULL."""
@@ -323,7 +334,7 @@ class RowInTheWay:
         return self._fenced.query(f"DELETE FROM {qualified(self._work.name)} WHERE {self._found} LIMIT 1")
 
     def error(self, fault: BaseException) -> RowRefused:
-        """Return why the row is not written, naming both rows, and the next step. `fault`: what the server answered to the row."""
+        """Return why the row is not written, naming both rows; `fault`: the server's answer."""
         work, found = self._work, _KEY_NAME.search(str(fault.args[-1]))
         index = found[1] if found else ""
         place = f"'{escape(self._work.name.schema)}' AND {{}}.table_name = '{escape(self._work.name.table)}'"
@@ -395,15 +406,15 @@ STATEMENT_ROWS = 1_000
 _BULK_HEAD = 1 << 10
 """Upper bound of the bytes before the values, without the types."""
 _TYPES = {WireKind.TEXT: (253, 0), WireKind.HEX: (252, 0), WireKind.UNSIGNED: (8, 128)}
-"""Type codes of the protocol: text in the connection's character set, bytes, and an unsigned integer of eight bytes."""
+"""The protocol's type codes: text in the connection's charset, bytes, unsigned 8-byte integer."""
 _MANY = 100
 """Fewest rows for which a bulk statement repays its preparation."""
 
 
 Settle = Callable[[bytes, BaseException], object]
-"""Decides about a row that another one is in the way of; takes its line and what the server answered."""
+"""Decides about a row that another one blocks; takes its line and the server's answer."""
 GivesWay = Callable[[TablePlan, bytes], bool]
-"""Returns whether a row of the target may go although nothing says so; takes the line of its key."""
+"""Returns whether an unexplained row of the target may be deleted; takes the line of its key."""
 
 
 class _Taken(RowRefused):
@@ -422,11 +433,11 @@ class RowStatements:
         self.fenced = fenced
         self._load_data = fenced.spec.load_data
         self._max_packet = fenced.spec.max_packet
-        # Literals can be longer than the lines that they come from: leave room for them in a packet.
+        # Literals can be longer than the lines they come from: leave room for them in a packet.
         self._statement_size = min(TRANSACTION_SIZE, self._max_packet // 8)
 
     def delete(self, work: TablePlan, rows: Sequence[bytes], *, exact: bool = False) -> int:
-        """Delete keys, whether or not they exist; return how many rows did. `exact`: see `delete_keys`."""
+        """Delete keys that may not exist; return how many rows did. `exact`: see `delete_keys`."""
         return sum(
             self._write(work, batch, partial(delete_keys, work, escape=escape, exact=exact), key_only=True)
             for batch in batches(rows, STATEMENT_ROWS, self._statement_size)
@@ -441,21 +452,24 @@ class RowStatements:
         is_settled: bool,
         gives_way: GivesWay = _never,
     ) -> int:
-        """Write rows that came into being (`born`), and others, which were there before; return how many are blocked.
+        """Write rows that came into being (`born`) and changed rows; return how many are blocked.
 
-        With `is_settled`, raise `RowRefused` for a blocked row, unless the row in its way `gives_way`.
+        With `is_settled`, raise `RowRefused` for a blocked row, unless the row in its way
+        `gives_way`.
         """
         settle_now = partial(self._settle, work, gives_way)
         if not work.has_other_unique_keys:
             self._add(work, born, settle_now)
-            # Before the commit range the target held no other spelling of these keys: at most the one that they replace.
+            # Before the commit range the target held no other spelling of these keys: at most the
+            # one that they replace.
             for batch in batches(others, TRANSACTION_ROWS, TRANSACTION_SIZE):
                 self._put("REPLACE", work, batch)
             return 0
         blocked: list[bytes] = []
 
         def settle(row: bytes, fault: BaseException) -> None:
-            # All rows with this key, however it is spelled, are this task's, so none of another one makes room.
+            # All rows with this key in any spelling are this task's, so no other task's row makes
+            # room.
             if is_settled or self._has_another_spelling(work, row):
                 settle_now(row, fault)
             else:
@@ -463,13 +477,14 @@ class RowStatements:
 
         self._delete_own(work, others, exact=False)
         self._add(work, born, settle)
-        # Not as those: by now a row that came into being may have the key in another spelling, which has to stay.
+        # Not as those: a row that came into being may now have the key in another spelling and
+        # stays.
         if len(others) and not self._fits(work, others):
             self._insert_each(work, others, settle)
         return len(blocked)
 
     def put_in_turn(self, work: TablePlan, rows: Sequence[bytes]) -> None:
-        """Write rows of a table without a key, each in the place of the one that holds the same in a unique key, to the last byte."""
+        """Write keyless rows, each replacing the row with the same bytes in a unique key."""
 
         def settle(row: bytes, fault: BaseException) -> None:
             there = RowInTheWay(self.fenced, work, row)
@@ -480,18 +495,19 @@ class RowStatements:
         self._insert_each(work, rows, settle)
 
     def insert(self, work: TablePlan, rows: Sequence[bytes]) -> None:
-        """Add rows; raise `_Taken`, with none added, if one of them shares a unique key with another."""
+        """Add rows; raise `_Taken` and add none if one shares a unique key with another."""
         try:
             for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE):
                 self._put("INSERT", work, batch)
         except _Taken:
-            # TiDB gives up the locks of a failed statement in the background, and those of the next one with them, unless a locking read has
-            # taken a new timestamp since: then the commit fails.
+            # TiDB gives up the locks of a failed statement in the background, and those of the next
+            # one with them, unless a locking read has taken a new timestamp since: then the commit
+            # fails.
             self.fenced.check_slot()
             raise
 
     def _add(self, work: TablePlan, rows: Sequence[bytes], settle: Settle) -> None:
-        """Insert rows that came into being, in the place of themselves; call `settle` for each that is blocked."""
+        """Insert new rows, or replace their own copies; call `settle` for each blocked one."""
         if not len(rows) or self._fits(work, rows):
             return
         # They are there if the same was written before, by a process that was killed.
@@ -499,7 +515,7 @@ class RowStatements:
         self._insert_each(work, rows, settle)
 
     def _insert_each(self, work: TablePlan, rows: Sequence[bytes], settle: Settle) -> None:
-        """Insert rows in their order; call `settle` for each that is blocked, with what the server answered."""
+        """Insert rows in order; call `settle` with the server's answer for each blocked row."""
         left = [rows]
         while left:
             some = left.pop()
@@ -512,7 +528,7 @@ class RowStatements:
                     left += [some[len(some) // 2 :], some[: len(some) // 2]]
 
     def _fits(self, work: TablePlan, rows: Sequence[bytes]) -> bool:
-        """Insert rows; return False, with none inserted, if one of them shares a unique key with another."""
+        """Insert rows; return False and insert none if one shares a unique key with another."""
         try:
             self.insert(work, rows)
         except _Taken:
@@ -531,7 +547,7 @@ class RowStatements:
             compare(self.fenced, work, [row])
 
     def _has_another_spelling(self, work: TablePlan, row: bytes) -> bool:
-        """Return whether the target holds a row whose key it finds equal to this one's, and whose bytes are others."""
+        """Return whether a row of the target has an equal key with other bytes."""
         places = key_places(work) if compares_texts(work.key) else None
         if places is None:
             return False
@@ -541,13 +557,16 @@ class RowStatements:
         return bool(others)
 
     def _delete_own(self, work: TablePlan, rows: Sequence[bytes], *, exact: bool) -> None:
-        """Delete what the target holds of rows. Where it computes a part of their key, each is found only when it is in its own way."""
+        """Delete what the target holds of rows.
+
+        Where it computes a part of their key, a copy is found only when it blocks its own row.
+        """
         places = key_places(work)
         if places is not None and len(rows):
             self.delete(work, [_picked(line, places) for line in rows], exact=exact)
 
     def _put(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> None:
-        """Write rows, each by the columns that it has: the others get what the target's table has as their default.
+        """Write rows by their own columns; the others get the defaults of the target's table.
 
         Raise `_Taken`, having written none, if one to be inserted shares a unique key with another.
         """
@@ -573,8 +592,9 @@ class RowStatements:
                 compare(self.fenced, work, batch)
 
     def _put_whole(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> None:
-        """Write rows by a bulk statement or LOAD DATA if that is possible and raises no warning, else by literals."""
-        # The cheapest way first. Whatever one of them cannot take unchanged goes to the next; literals take everything or say why not.
+        """Write rows by bulk statement or LOAD DATA if that raises no warning, else by literals."""
+        # The cheapest way first. Whatever one of them cannot take unchanged goes to the next;
+        # literals take everything or say why not.
         if self._bulk(verb, work, rows) or self._load(verb, work, rows):
             return
         statements = list(batches(rows, STATEMENT_ROWS, self._statement_size))
@@ -589,7 +609,7 @@ class RowStatements:
             raise
 
     def _write(self, work: TablePlan, rows: Sequence[bytes], statement: Statement, *, key_only: bool = False) -> int:
-        """Run one statement for many rows. If the target refuses it, raise `RowRefused` for the first row that is refused on its own."""
+        """Run one statement for many rows; raise `RowRefused` for the first one refused alone."""
 
         def run(some: Sequence[bytes]) -> int:
             if key_only:
@@ -607,16 +627,18 @@ class RowStatements:
             if any(deep):
                 return self._write_apart(work, rows, deep, statement)
             self.fenced.query("SAVEPOINT before_search")
-            # Each row may be accepted alone where all together are not: then the message names none.
+            # Each row may be accepted alone though all together are not: then the message names
+            # none.
             row, why = first_refused(run, rows) or (b"", fault)
-            # TiDB looks at the values of all rows first, so another one before the refused one may share a key.
+            # TiDB checks the values of all rows first, so a row before the refused one may share a
+            # key.
             if is_duplicate(why):
                 self.fenced.query("ROLLBACK TO SAVEPOINT before_search")
                 raise _Taken(f"{work.name}: {described(why)}") from why
         raise self.refusal(work, row, why, key_only=key_only) from why
 
     def _write_apart(self, work: TablePlan, rows: Sequence[bytes], deep: Sequence[bool], statement: Statement) -> int:
-        """Write rows in their order, the `deep` ones without the CHECKs that MariaDB puts on JSON; see `has_deep_json`."""
+        """Write rows in order, `deep` ones without MariaDB's CHECKs on JSON: `has_deep_json`."""
         written = 0
         self.fenced.query("SAVEPOINT before_parts")
         try:
@@ -629,7 +651,7 @@ class RowStatements:
         return written
 
     def refusal(self, work: TablePlan, row: bytes, why: Exception, *, key_only: bool = False) -> RowRefused:
-        """Return the error that names the row by its key (if `row` is empty: rows), the reason, and the remedy."""
+        """Return the error with the row's key (`rows` if `row` is empty), reason and remedy."""
         which = f"the row with {row_text(work, row, escape, key_only=key_only)}" if row else "rows"
         remedy = "" if isinstance(why, StatementTooLarge) else ". Make the target's table fit what the source holds"
         return RowRefused(
@@ -639,7 +661,7 @@ class RowStatements:
         )
 
     def sized(self, sql: str) -> int:
-        """Run a statement; raise `StatementTooLarge` if the server would close the connection over it."""
+        """Run a statement; raise `StatementTooLarge` if the server would disconnect over it."""
         if fault := too_large(sql, self._max_packet):
             raise fault
         return self.fenced.query(sql)
@@ -652,29 +674,32 @@ class RowStatements:
             return False
         types = bulk_types(work)
         values = bulk_values(work, rows if isinstance(rows, Lines) else Lines.of(rows))
-        # The server ends the connection over a packet that is too large, so such rows go another way.
+        # The server closes the connection over a packet that is too large, so such rows go another
+        # way.
         if values is None or _BULK_HEAD + len(types) + len(values) >= self._max_packet:
             return False
         return self._taken(len(rows), lambda: connection.bulk(bulk_statement(work, verb), types, values))
 
     def _load(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> bool:
-        """Write rows by LOAD DATA LOCAL from memory; return False if that is not allowed, may lose a row, or was undone."""
+        """Write rows by LOAD DATA; return False if forbidden, lossy for a row, or undone."""
         if not self._load_data or self.fenced.live().load_drops_rows():
             return False
         most, connection = self._max_packet // 2, self.fenced.live()
         return self._taken(len(rows), lambda: connection.load(load_data(work, verb), in_one(rows), most=most))
 
     def _taken(self, rows: int, run: Callable[[], tuple[int, int]]) -> bool:
-        """Run a statement for `rows` rows that returns (affected rows, warnings); return False if it was undone as not true to them.
+        """Run a statement for `rows` rows that returns (affected rows, warnings); False if undone.
 
-        Some servers treat LOCAL like IGNORE and turn errors into warnings. So any warning undoes the statement, and so do fewer rows than
-        were sent. The same rows as literals then either go in unchanged or raise the error that names the row and the column.
+        Some servers treat LOCAL like IGNORE and turn errors into warnings. So any warning undoes
+        the statement, and so do fewer rows than were sent. The same rows as literals then either go
+        in unchanged or raise the error that names the row and the column.
         """
         self.fenced.query("SAVEPOINT before_rows")
         try:
             affected, warnings = run()
         except pymysql.err.MySQLError as fault:
-            # A deadlock rolls back the whole transaction, savepoint included, so only a retry of all of it helps.
+            # A deadlock rolls back the whole transaction with its savepoint: only a retry of all
+            # helps.
             if is_conflict(fault) or is_connection_loss(fault):
                 raise
             if is_duplicate(fault):
@@ -695,7 +720,10 @@ def _picked(line: bytes, places: Sequence[int]) -> bytes:
 
 
 def is_many(rows: int) -> bool:
-    """Return whether bulk statements pay off for `rows` rows; the bar is higher until this process has imported the compiler."""
+    """Return whether bulk statements pay for `rows` rows.
+
+    It takes more rows until this process has imported the compiler.
+    """
     return rows >= (_MANY if "numba" in sys.modules else FEW)
 
 

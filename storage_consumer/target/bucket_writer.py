@@ -1,9 +1,11 @@
-"""TargetWriter: what a task does to the target. One connection, one slot; every transaction checks the fence first.
+"""TargetWriter: what a task does to the target, on one connection and for one slot.
 
-Rows that the target refuses are kept aside in the state, in the transaction that writes the rows beside
-them. An entry of this quarantine holds the last state of its key. Whatever is written or deleted of that
-key later removes it, in the same transaction: so no entry is ever older than what the target holds of
-its key, and none is lost while the target lacks its row.
+Every transaction checks the fence first.
+
+Rows that the target refuses are kept aside in the state, in the transaction that writes the rows
+beside them. An entry of this quarantine holds the last state of its key. Whatever is written or
+deleted of that key later removes it, in the same transaction: so no entry is ever older than what
+the target holds of its key, and none is lost while the target lacks its row.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class QuarantineStatements:
     def supersede(self, work: TablePlan, runs: Iterable[Run]) -> None:
         """Remove the entries of all keys that are written or deleted."""
         named = {"of": _text(work.table_key)}
-        # Entries of these keys were committed before this transaction began, so no lock is needed to see them.
+        # Entries of these keys were committed before this transaction, so reading them needs no
+        # lock.
         there = {str(digest) for (digest,) in self._fenced.rows(self._statements.open_entries % named)}
         if not there:
             return
@@ -69,8 +72,8 @@ class QuarantineStatements:
             self._fenced.query(self._statements.remove_entries % {**named, "digests": ", ".join(map(_text, met))})
 
     def put(self, work: TablePlan, rule: Quarantine, rows: Sequence[QuarantinedRow]) -> None:
-        """Store rows as the last states of their keys; raise `RowRefused` for one that is too large for that."""
-        # One writer of the table at a time: else each could count without the entries of the others.
+        """Store rows as the last states of their keys; raise `RowRefused` for a too large one."""
+        # One writer of the table at a time: else each would count without the others' entries.
         self._fenced.lock_table(work)
         digest = digest_function(work, key_only=False)
         for row in rows:
@@ -101,7 +104,7 @@ class QuarantineStatements:
                 "error_number": row.error_number,
             }
             try:
-                # The server would close the connection over it, which looks as if the server were gone.
+                # The server would close the connection over it, as if the server were gone.
                 if fault := too_large(sql, self._fenced.spec.max_packet):
                     raise fault
                 self._fenced.query(sql)
@@ -115,7 +118,7 @@ class QuarantineStatements:
                 ) from fault
 
     def check_limit(self, work: TablePlan, rule: Quarantine, last: str) -> None:
-        """Raise `RowRefused` if the table has more entries than it may. `last`: the reason of the last one."""
+        """Raise `RowRefused`, with the `last` entry's reason, if the table has too many entries."""
         found = len(self._fenced.rows(self._statements.lock_entries % {"of": _text(work.table_key)}))
         if found > rule.limit:
             raise RowRefused(
@@ -157,7 +160,7 @@ def together(ordered: Iterable[Run]) -> Iterator[list[Run]]:
     for action, lines in ordered:
         for batch in batches(lines, TRANSACTION_ROWS, TRANSACTION_SIZE):
             more = size_of(batch)
-            # Short runs share a transaction, since each commit costs the server more than a few rows do.
+            # Short runs share a transaction: each commit costs the server more than a few rows.
             if held and (rows + len(batch) > TRANSACTION_ROWS or size + more > TRANSACTION_SIZE):
                 yield held
                 held, rows, size = [], 0, 0
@@ -187,19 +190,20 @@ class TargetWriter:
         self._fenced.close()
 
     def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
-        """Write runs of several tables whose writers do not queue, in one transaction; return the numbers of rows."""
+        """Write runs of tables without queueing in one transaction; return numbers of rows."""
 
         def write() -> list[int]:
             return [self._write(work, runs)[0] for work, runs in states]
 
-        # Any of the tables serves here: the plan only decides about queueing, which none of them does, and names a table in errors.
+        # Any of the tables serves here: the plan only decides about queueing, which none of them
+        # does, and names a table in errors.
         return self._fenced.transaction(states[0][0], write)
 
     def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
         """Write runs in order, in transactions of bounded size, many short runs in one. Idempotent.
 
-        Each transaction holds both its rows and the entries of the rows that it left out, since the target refuses
-        them for what they hold.
+        Each transaction holds both its rows and the entries of the rows that it left out, since the
+        target refuses them for what they hold.
         """
         parts = list(together(ordered))
         is_alone = self._fenced.spec.whole or self._fenced.spec.partitions == 1
@@ -214,14 +218,14 @@ class TargetWriter:
             while written is None:
                 written = self._accepted(work, some, refused, place_of)
             rows, blocked = rows + written[0], blocked + written[1]
-            # Places and reasons alone go to the driver: rows of many tasks would not fit its memory.
+            # Only places and reasons go to the driver: rows of many tasks would exceed its memory.
             aside += [replace(row, line=b"") for row in refused]
         return Written(rows, blocked, tuple(aside))
 
     def _accepted(
         self, work: TablePlan, some: Sequence[Run], refused: list[QuarantinedRow], place_of: PlaceOf | None
     ) -> tuple[int, int] | None:
-        """Write the runs of one transaction without the rows that are `refused`; None, with one more of them, if one is."""
+        """Write a transaction's runs without `refused` rows; add the next one and return None."""
         known = {row.line for row in refused}
         accepted = [
             Run(run.action, [line for line in run.lines if line not in known]) if known and _is_upserts(run) else run
@@ -257,7 +261,7 @@ class TargetWriter:
         """Write accepted rows, and the entries of refused ones, in the running transaction."""
         if not refused or work.quarantine is None:
             return self._write(work, accepted)
-        # Entries first: they note what the target holds of their keys, and may give way to an accepted row.
+        # Entries first: they record what the target holds, and may give way to an accepted row.
         self._quarantine.put(work, work.quarantine, refused)
         written = self._write(work, accepted)
         # Counted last, since rows that are accepted remove the entries of their keys.
@@ -265,7 +269,7 @@ class TargetWriter:
         return written
 
     def _write(self, work: TablePlan, some: Sequence[Run]) -> tuple[int, int]:
-        """Write the runs of one transaction; return how many rows it wrote or deleted, and how many are blocked."""
+        """Write the runs of one transaction; return how many rows it wrote, and blocked ones."""
         # A row that an earlier attempt of this task quarantined may be accepted by now.
         if work.has_entries or work.index in self._with_entries or (self._fenced.repeats and work.quarantine):
             self._quarantine.supersede(work, some)
@@ -285,7 +289,7 @@ class TargetWriter:
         return rows, blocked
 
     def _gives_way(self, work: TablePlan, key: bytes) -> bool:
-        """Return whether the target holds a former state of a quarantined row: that has changed at the source, and need not be kept."""
+        """Return whether the target's row is an old state of a quarantined row: it may go."""
         return bool(work.has_entries or work.quarantine) and self._quarantine.holds(work, key)
 
     def write_events(self, work: TablePlan, parts: Iterable[Changes]) -> int:

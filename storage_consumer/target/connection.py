@@ -1,24 +1,27 @@
 """One connection to the target, with the session that every statement of ours relies on.
 
-The driver is PyMySQL. LOAD DATA LOCAL is fed from memory: the answer to the server's request is the buffer that this very statement is
-sending, whatever file name the server asks for. Without such a buffer it gets nothing. So a hostile server can read no file.
+The driver is PyMySQL. LOAD DATA LOCAL is fed from memory: the answer to the server's request is the
+buffer that this very statement is sending, whatever file name the server asks for. Without such a
+buffer it gets nothing. So a hostile server can read no file.
 
-*TLS.* Whoever asks for it gets a verified server or an error. Nothing falls back to a plain connection, and a server goes unverified
-only where that was asked for by name.
+*TLS.* Whoever asks for it gets a verified server or an error. Nothing falls back to a plain
+connection, and a server goes unverified only where that was asked for by name.
 
-*The password.* A login method that answers a challenge (mysql_native_password, client_ed25519, the fast path of caching_sha2_password)
-does not reveal it, whoever asks; an eavesdropper can test guesses on the answer, no more. The other methods do reveal it. Some send it
-as it is, some under a key that the server itself sends, as caching_sha2_password does if the server does not remember the account, or
-claims so.
+*The password.* A login method that answers a challenge (mysql_native_password, client_ed25519, the
+fast path of caching_sha2_password) does not reveal it, whoever asks; an eavesdropper can test
+guesses on the answer, no more. The other methods do reveal it. Some send it as it is, some under a
+key that the server itself sends, as caching_sha2_password does if the server does not remember the
+account, or claims so.
 
-*Bulk statements* of MariaDB, which PyMySQL lacks; see `apply_rows` for what is sent. A MariaDB takes them from a client that says so when
-it logs in, and tells in its first packet that it does. Neither is among MySQL's capabilities: MariaDB keeps its own in bytes that MySQL
-leaves empty. So the methods by which PyMySQL logs in are overridden, though they are private. `tests/unit/target/test_pymysql.py`
-fails if a version of PyMySQL no longer has them.
+*Bulk statements* of MariaDB, which PyMySQL lacks; see `apply_rows` for what is sent. A MariaDB
+takes them from a client that says so when it logs in, and tells in its first packet that it does.
+Neither is among MySQL's capabilities: MariaDB keeps its own in bytes that MySQL leaves empty. So
+the methods by which PyMySQL logs in are overridden, though they are private.
+`tests/unit/target/test_pymysql.py` fails if a version of PyMySQL no longer has them.
 
-*Time.* All of connecting has one limit. The driver waits for each single answer, so a server that sends a byte now and then, or nothing,
-would hold the program forever. A watch shuts the socket down when the time is over, wherever the driver is; the driver then sees a
-broken connection.
+*Time.* All of connecting has one limit. The driver waits for each single answer, so a server that
+sends a byte now and then, or nothing, would hold the program forever. A watch shuts the socket down
+when the time is over, wherever the driver is; the driver then sees a broken connection.
 """
 
 from __future__ import annotations
@@ -55,14 +58,14 @@ from storage_consumer.target.session_settings import fetched, set_session
 _LOOK = 0.2
 """Seconds between two looks whether the program is to end."""
 _UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EAGAIN)
-"""What the system answers until a socket is connected; EAGAIN: the queue of a Unix socket is full, and nothing is under way yet."""
+"""Answers until a socket is connected; EAGAIN: the Unix socket's queue is full, try again."""
 _SHORTEST_PAUSE, _PAUSE = 0.000_5, 0.05
 """Seconds between two such questions, the first and the last ones."""
 _LAST = 2.0
 """Seconds that connecting may still take then: enough for a target that answers."""
 _SILENCE = {"TCP_USER_TIMEOUT": 60_000, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""In this order: milliseconds that sent data may stay unanswered, seconds of silence before the first probe, seconds between probes, and
-the number of probes.
+"""In this order: milliseconds that sent data may stay unanswered, seconds of silence before the
+first probe, seconds between probes, number of probes.
 """
 _ends: list[threading.Event] = []
 
@@ -94,7 +97,7 @@ class Deadline:
         now = time.monotonic()
         # Over a copy, since another thread may change the list meanwhile.
         if any(end.is_set() for end in tuple(_ends)):
-            # Only ever lowered, so the last seconds count from the first look after the wish to end.
+            # Only ever lowered: the last seconds count from the first check after the wish to end.
             self._until = min(self._until, now + _LAST)
         return self._until - now
 
@@ -117,7 +120,8 @@ class Deadline:
             # `passed` is set before the shutdown, so whoever meets the broken socket knows why.
             if not self.wait(left):
                 with suppress(OSError):
-                    # A shutdown ends the connection for every descriptor; a close would only drop this one.
+                    # A shutdown ends the connection for every descriptor; a close only drops this
+                    # one.
                     same.shutdown(socket.SHUT_RDWR)
 
         watching = threading.Thread(target=watch, name="connecting", daemon=True)
@@ -131,7 +135,7 @@ class Deadline:
 
 
 def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
-    """Return a socket connected to the target. Raise `TargetUnavailable`, or `ConfigError` for an impossible host name."""
+    """Connect to the target; raise `TargetUnavailable`, `ConfigError` for an invalid host name."""
     if downstream.unix_socket:
         return _connected(socket.AF_UNIX, downstream.unix_socket, downstream, deadline)
     fault: TargetUnavailable | None = None
@@ -150,9 +154,10 @@ def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
 
 
 def _notice_silence(found: socket.socket) -> None:
-    """Make the connection break if the other machine falls silent, instead of after a quarter of an hour.
+    """Break the connection soon after the other machine falls silent, not after a quarter hour.
 
-    A server that is busy with a long statement still answers probes, so these are no limits for statements.
+    A server that is busy with a long statement still answers probes, so these are no limits for
+    statements.
     """
     # Each statement waits for its answer, so a small packet must not wait for more data.
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -163,7 +168,7 @@ def _notice_silence(found: socket.socket) -> None:
 
 
 def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, object]]:
-    """Return the addresses of the target's host. The system cannot cancel the query, so it is left behind when the time is over."""
+    """Return the host's addresses; at the deadline the query, which nothing cancels, is left."""
     with suppress(OSError, ValueError):  # an address needs no question, and so no thread
         return _asked(downstream, socket.AI_NUMERICHOST)
     found: list[tuple[int, object]] = []
@@ -234,7 +239,7 @@ _OF_ALERTS = ("CERTIFICATE", "UNKNOWN_CA")
 
 
 def _tls_options(downstream: Downstream) -> dict[str, Any]:
-    """Return the options for PyMySQL; raise `ConfigError` for a certificate or key that cannot be used.
+    """Return PyMySQL's options; raise `ConfigError` for an unusable certificate or key.
 
     The files are read again for each connection, so that renewed ones count without a restart.
     """
@@ -251,7 +256,7 @@ def _tls_options(downstream: Downstream) -> dict[str, Any]:
 
 @cache
 def _of_this_machine(mode: str) -> ssl.SSLContext:
-    """Return one context for all connections, with the certificates that this machine trusts: reading these takes 20 ms."""
+    """Return one context with this machine's trusted certificates; reading them takes 20 ms."""
     return _verifying(ssl.create_default_context(), mode)
 
 
@@ -276,9 +281,9 @@ def _context(downstream: Downstream) -> ssl.SSLContext:
 
 
 def certificates(file: str) -> str:
-    """Return the certificates of a CA file in PEM form, "" for no file; raise `ConfigError` if it has none or cannot be read."""
+    """Return a CA file's certificates as PEM, "" for no file; raise `ConfigError` without any."""
     try:
-        # As latin-1 any byte is a character: what is between the certificates may have any encoding.
+        # As latin-1 any byte is a character: text between certificates may have any encoding.
         found = _CERTIFICATE.findall(Path(file).read_text(encoding="latin-1")) if file else []
     except OSError as error:
         raise ConfigError(f"--ssl-ca {file}: cannot be used for TLS: {error}") from None
@@ -295,7 +300,7 @@ def _no_passphrase() -> NoReturn:
 
 
 def _verifying(context: ssl.SSLContext, mode: str) -> ssl.SSLContext:
-    """Return the context, set to verify what `mode` asks for. MySQL's own certificates fail Python's strict check."""
+    """Verify what `mode` asks for; MySQL's own certificates fail Python's strict check."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     # In this order: Python refuses CERT_NONE while host names are checked.
     context.check_hostname = mode == "verify-identity"
@@ -304,7 +309,7 @@ def _verifying(context: ssl.SSLContext, mode: str) -> ssl.SSLContext:
 
 
 def _tls_refusal(fault: BaseException, downstream: Downstream) -> ConfigError | None:
-    """Return what a failed handshake means, or None if TLS is not the reason or the next try may succeed."""
+    """Return a failed handshake's error; None if TLS is not at fault or a retry may succeed."""
     where = f"cannot connect to the target {downstream.address} with TLS"
     if fault.args[:1] == (_NO_TLS,):
         return ConfigError(
@@ -316,7 +321,7 @@ def _tls_refusal(fault: BaseException, downstream: Downstream) -> ConfigError | 
             return ConfigError(f"{where}: {cause.verify_message}. {_remedy(cause, downstream)}")
         if isinstance(cause, ssl.SSLError) and any(part in str(cause).upper() for part in _OF_ALERTS):
             return ConfigError(f"{where}: the server refuses our certificate ({cause}); see --ssl-cert and --ssl-key")
-        # What the driver met before it. PyMySQL keeps the error of the socket in this attribute of its own.
+        # The error before the driver's own. PyMySQL keeps the socket's error in this attribute.
         cause = getattr(cause, "original_exception", None) or cause.__context__
     return None
 
@@ -349,10 +354,10 @@ _CLEAR_TEXT = frozenset((b"mysql_clear_password", b"dialog"))
 _BROKEN = b"mysql_old_password"
 """A challenge whose answer reveals the password."""
 _REVEALING = _CLEAR_TEXT | {b"sha256_password", _BROKEN}
-"""Methods that always reveal the password; sha256_password sends it as it is over TLS, else under the server's own key."""
+"""Methods that always reveal the password: as it is, or under the server's own key."""
 _CACHING = b"caching_sha2_password"
 _SHORT_WAY_DONE = b"\x01\x03"
-"""The server's word that the answer to its challenge was enough; anything else asks for the password."""
+"""The server's word that the challenge was enough; anything else asks for the password."""
 
 
 class Trust:
@@ -367,11 +372,11 @@ class Trust:
         self._address = downstream.address
 
     def begins(self, way: str, connection: Connection) -> str:
-        """Return the method to begin with if the server proposes `way`: one whose first packet does not reveal the password.
+        """Return the first login method if `way` is proposed: its first packet hides the password.
 
         A server that insists on its own method asks for it then.
         """
-        # Otherwise a server could have the password in the very first packet, just by proposing such a method.
+        # Else a server would get the password in the first packet just by proposing such a method.
         plain = way.encode() in _REVEALING and connection.password and not self._may_have(way.encode(), connection)
         return _CACHING.decode() if plain else way
 
@@ -397,14 +402,16 @@ class Trust:
         if way == _BROKEN:
             return False
         if way in _CLEAR_TEXT:
-            # Whoever listens reads the password, so the other end must be proven, or at least TLS must keep listeners out.
+            # Whoever listens reads the password, so the other end must be proven, or at least TLS
+            # must keep listeners out.
             return self._socket or connection.verifies or (self._allowed and connection.encrypts)
-        # Only the server itself can read the password here, so it is enough that nobody else can have answered.
+        # Only the server can read the password here: it suffices that nobody else can have
+        # answered.
         return self.is_local or connection.verifies or self._allowed
 
 
 def _is_loopback(opened: socket.socket) -> bool:
-    """Return whether the other end is this very machine; a name such as localhost proves nothing."""
+    """Return whether the other end is this machine; a name such as localhost proves nothing."""
     try:
         # An IPv6 address may end in `%` and an interface, which is no part of it.
         address = ipaddress.ip_address(str(opened.getpeername()[0]).partition("%")[0])
@@ -416,7 +423,7 @@ def _is_loopback(opened: socket.socket) -> bool:
 
 
 class CachingSha2:
-    """caching_sha2_password: the fast path for every server, the full exchange only for those that may have the password."""
+    """caching_sha2_password: the fast path for all, the full exchange only with trusted servers."""
 
     def __init__(self, connection: Any) -> None:
         """Take the `Connection` that logs in, as the driver passes it."""
@@ -433,7 +440,7 @@ class CachingSha2:
             answer = _auth.scramble_caching_sha2(connection.password, connection.salt)
             connection.write_packet(answer)
             packet = connection._read_packet()  # noqa: SLF001 - of the driver
-        # The server has accepted, refused, or asks for another method: all of these are the driver's to handle.
+        # The server accepted, refused, or asks for another method: the driver handles all of these.
         if not packet.is_extra_auth_data():
             return packet
         data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call] # likewise
@@ -457,9 +464,9 @@ _TYPES_FOLLOW = 128
 _BULK = 1 << 2
 _KNOWS_BULK = struct.pack("<I", _BULK)
 _RESERVED = slice(9, 32)
-"""Place in a client's first packet that MySQL leaves empty; its end holds what a MariaDB client can do beyond MySQL's capabilities."""
+"""Bytes of a client's first packet that MySQL leaves empty; MariaDB's capabilities end them."""
 _OFFERED = struct.Struct("<27xI")
-"""What follows the version in a server's first packet; its last field is what a MariaDB has beyond MySQL's capabilities."""
+"""What follows the version in a server's first packet; its last field is MariaDB's capabilities."""
 
 
 _CHUNK = 1 << 20
@@ -469,7 +476,7 @@ _NO_SERVER = (ValueError, IndexError, AssertionError, struct.error)
 
 
 class Connection(_Connection):
-    """A connection that reveals the password only to those who may have it, feeds LOAD DATA LOCAL from memory only, and runs bulk statements."""
+    """A connection with guarded password, LOAD DATA LOCAL from memory only, and bulk statements."""
 
     feed: bytes = b""
     """What the running LOAD DATA LOCAL statement sends."""
@@ -480,7 +487,7 @@ class Connection(_Connection):
     _can_switch_checks: bool = True
     """Whether the server may know TiDB's switch for CHECK constraints."""
     has_bulk: bool = False
-    """Whether the server, or what is before it, reports that it takes bulk statements: a MariaDB of version 10.2 or newer does."""
+    """Whether the server or its proxy reports bulk statements, as MariaDB 10.2 or newer does."""
     _greeting: MysqlPacket | None = None
     """The server's first packet, after it was looked at and until it is read."""
     _offers_bulk: bool = False
@@ -493,10 +500,10 @@ class Connection(_Connection):
     _unverified: ClassVar[ssl.SSLContext | None] = None
 
     def _create_ssl_ctx(self, sslp: dict[str, Any]) -> ssl.SSLContext:
-        """Build a context as PyMySQL does, but only one for all connections without explicit TLS options.
+        """Build PyMySQL's context, once for all connections without explicit TLS options.
 
-        PyMySQL uses TLS if the server offers it, verifies nothing then, and yet reads all certificates of the machine each time, which takes
-        20 ms.
+        PyMySQL uses TLS if the server offers it, verifies nothing then, and yet reads all
+        certificates of the machine each time, which takes 20 ms.
         """
         if sslp:
             made: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc] # not in the stubs
@@ -508,14 +515,15 @@ class Connection(_Connection):
     def connect_over(self, opened: socket.socket, trust: Trust) -> None:
         """Log in over a connected socket."""
         self.trust = trust
-        # PyMySQL notes this where it opens the socket itself: over a Unix socket it then sends a password without TLS.
+        # PyMySQL notes this where it opens the socket itself: over a Unix socket it then sends a
+        # password without TLS.
         if self.unix_socket:
             self._secure = True
         self.connect(opened)
 
     @property
     def encrypts(self) -> bool:
-        """Whether TLS is in use, or will be before anything is sent; known once the server's first packet is read."""
+        """Whether TLS is or will be in use; known once the server's first packet is read."""
         return bool(self.ssl and self.server_capabilities & CLIENT.SSL)  # type: ignore[attr-defined] # not in the stubs
 
     @property
@@ -531,7 +539,7 @@ class Connection(_Connection):
         return super()._process_auth(plugin_name, auth_packet, *handler)  # type: ignore[misc] # likewise
 
     def _get_server_information(self) -> None:
-        """Read the greeting as PyMySQL does, and what is not among MySQL's capabilities; let `trust` decide with which login method to begin."""
+        """Read the greeting and MariaDB's capabilities; have `trust` choose the login method."""
         self._greeting = greeting = super()._read_packet()  # type: ignore[no-untyped-call] # of the driver
         # After a byte for the protocol's version, the server's version ends at a NUL.
         _, _, rest = greeting.get_all_data()[1:].partition(b"\0")
@@ -540,7 +548,10 @@ class Connection(_Connection):
         self._auth_plugin_name = self.trust.begins(self._auth_plugin_name, self)
 
     def load(self, sql: str, rows: bytes, *, most: int = _CHUNK) -> tuple[int, int]:
-        """Run one LOAD DATA LOCAL statement with `rows` as the file, in packets of up to `most` bytes; return (affected rows, warnings)."""
+        """Run LOAD DATA LOCAL with `rows` as the file, in packets of up to `most` bytes.
+
+        Return (affected rows, warnings).
+        """
         self.feed, self.feed_piece = rows, min(most, _CHUNK)
         try:
             affected = self.query(sql)
@@ -552,12 +563,13 @@ class Connection(_Connection):
     def load_drops_rows(self) -> bool:
         """Return whether LOAD DATA may leave out a row that a CHECK refuses, without a warning.
 
-        TiDB 8.4.0 does where it enforces them; with REPLACE, the number of affected rows need not show it either.
+        TiDB 8.4.0 does where it enforces them; with REPLACE, the number of affected rows need not
+        show it either.
         """
         if not self._can_switch_checks:
             return False
         try:
-            # Each time, since the switch is global: an administrator may turn it while this connection lives.
+            # Each time: the switch is global, and an administrator may set it meanwhile.
             ((switch,),) = fetched(self, "SELECT @@GLOBAL.tidb_enable_check_constraint")
         except pymysql.err.MySQLError as fault:
             if number_of(fault) != _UNKNOWN_VARIABLE:
@@ -569,8 +581,8 @@ class Connection(_Connection):
 
     @contextmanager
     def undecoded(self) -> Iterator[Connection]:
-        """Yield this connection, returning every value as the bytes that the server sends inside the block."""
-        # For this block only: SHOW CREATE may hold the default of a binary column, which is no text.
+        """Yield this connection, returning every value inside the block as the server's bytes."""
+        # For this block only: SHOW CREATE may hold the default of a binary column, not text.
         decoders, self.decoders = self.decoders, {}
         self.use_unicode = False
         try:
@@ -600,11 +612,12 @@ class Connection(_Connection):
         return packet
 
     def _request_authentication(self) -> None:
-        """Log in as PyMySQL does. A MariaDB that leaves out the first capability exchanges further ones that MySQL does not have."""
+        """Log in as PyMySQL does, and exchange capabilities with a MariaDB that has its own."""
         newer = not self.server_capabilities & CLIENT.LONG_PASSWORD  # type: ignore[attr-defined] # not in the stubs
         self.has_bulk = newer and self._offers_bulk
         if self.has_bulk:
-            # To MariaDB a client without this old capability is one that lists MariaDB's own ones in the reserved bytes.
+            # To MariaDB a client without this old capability is one that lists MariaDB's own ones
+            # in the reserved bytes.
             self.client_flag &= ~CLIENT.LONG_PASSWORD
         self._logging_in = True
         try:
@@ -614,16 +627,20 @@ class Connection(_Connection):
 
     def write_packet(self, payload: bytes) -> None:
         """Write a packet as PyMySQL does, and report bulk statements in the first ones."""
-        # With TLS there are two: the request for it, and over TLS the same 32 bytes with the login after them.
+        # With TLS there are two: the TLS request, and over TLS the same 32 bytes with the login.
         if self._logging_in and self.has_bulk and not any(payload[_RESERVED]) and len(payload) >= _RESERVED.stop:
             payload = payload[: _RESERVED.stop - len(_KNOWS_BULK)] + _KNOWS_BULK + payload[_RESERVED.stop :]
         super().write_packet(payload)
 
     def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
-        """Run one statement for all rows of `values`, see `apply_rows`; return (affected rows, warnings). Only for `has_bulk`."""
+        """Run one statement for all rows of `values` (see `apply_rows`), only if `has_bulk`.
+
+        Return (affected rows, warnings).
+        """
         self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # not in the stubs
         answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
-        # After the statement's id, as it is sent, come the numbers of its columns and parameters, then a description of each.
+        # After the statement's id, as it is sent, come the numbers of its columns and parameters,
+        # then a description of each.
         statement = answer[1:5]
         for count in struct.unpack_from("<HH", answer, 5):
             # one packet per parameter or column, and one after the last
@@ -634,7 +651,7 @@ class Connection(_Connection):
             self._execute_command(_BULK_EXECUTE, b"".join((head, values)))  # type: ignore[attr-defined] # not in the stubs
             affected = self._read_query_result()
         finally:
-            # Also after an error: statements that stay prepared count towards a limit of the whole server.
+            # Also after an error: prepared statements count towards a limit of the whole server.
             if self.open:
                 self._execute_command(COMMAND.COM_STMT_CLOSE, statement)  # type: ignore[attr-defined] # likewise; it has no answer
         return affected, self.warnings
@@ -674,10 +691,10 @@ def connect(
     read_timeout: int | None = None,
     prepare: Prepare | None = None,
 ) -> Connection:
-    """Open a connection, set its session, and `prepare` it, all within the time of `--connect-timeout`.
+    """Open a connection, set its session, and `prepare` it, all within `--connect-timeout`.
 
-    `read_timeout` is in seconds, for later statements; None waits as long as one takes. Raise `ConfigError` for a refused login, and
-    `TargetUnavailable` if the server does not answer.
+    `read_timeout` is in seconds, for later statements; None waits as long as one takes. Raise
+    `ConfigError` for a refused login, and `TargetUnavailable` if the server does not answer.
     """
     deadline = Deadline(downstream.connect_timeout)
     made = Connection(
@@ -686,9 +703,11 @@ def connect(
         unix_socket=downstream.unix_socket or None,
         **_tls_options(downstream),
         user=downstream.user,
-        password=password.encode(),  # as the server stores it; PyMySQL would encode a text as latin1
+        # as the server stores it; PyMySQL would encode a text as latin1
+        password=password.encode(),
         charset="utf8mb4",
-        collation="utf8mb4_bin",  # strings in views and generated columns compare as they do at the source
+        # strings in views and generated columns compare as they do at the source
+        collation="utf8mb4_bin",
         autocommit=True,
         # `_FedResult` answers the server, and never with a file
         local_infile=True,
@@ -703,10 +722,11 @@ def connect(
     is_ours = False
     try:
         with deadline.over(opened):
-            # Logging in and the session's settings are under the same deadline: a server may fall silent in any of them.
+            # Logging in and the session's settings are under the same deadline: a server may fall
+            # silent in any of them.
             made.connect_over(opened, Trust(downstream, opened))
-            # A transaction may be open that the server's `init_connect` left. In full, since by `completion_type` a plain ROLLBACK may begin
-            # another one, or end the connection.
+            # A transaction may be open that the server's `init_connect` left. In full, since by
+            # `completion_type` a plain ROLLBACK may begin another one, or end the connection.
             made.query("ROLLBACK AND NO CHAIN NO RELEASE")
             set_session(made, str(made.get_server_info()), downstream, ddl=ddl)  # type: ignore[no-untyped-call] # of the driver
             is_ours = True
@@ -761,7 +781,7 @@ def read_only(connection: Connection) -> None:
 
 
 def escape(text: str) -> str:
-    """Escape the content of a string literal, by the driver's own rules; our sessions never set NO_BACKSLASH_ESCAPES."""
+    """Escape a literal's content as the driver does; sessions never set NO_BACKSLASH_ESCAPES."""
     return str(escape_string(text))
 
 

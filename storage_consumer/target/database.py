@@ -1,9 +1,10 @@
-"""The target as the driver uses it: one connection, statements on it, and what keeps former owners from beginning any.
+"""The target as the driver uses it: one connection, its statements, and the fence for DDL.
 
-The fence around DDL is a lock that lives as long as the connection that holds it. A paused former owner still has that connection, and
-could wake up with its statement. So its connection is ended before the lock is ours. A connection that is executing a statement is
-another matter: the journal has that statement as started, the next owner waits for it and resolves it, and killing it would only make
-it start again. Whatever its owner sends afterwards needs a lease.
+The fence around DDL is a lock that lives as long as the connection that holds it. A paused former
+owner still has that connection, and could wake up with its statement. So its connection is ended
+before the lock is ours. A connection that is executing a statement is another matter: the journal
+has that statement as started, the next owner waits for it and resolves it, and killing it would
+only make it start again. Whatever its owner sends afterwards needs a lease.
 
 `read_server` reads what a target server is, may and holds, as far as it matters to a consumer.
 """
@@ -59,7 +60,7 @@ def fenced(query: Query, name: str, *, tidb: bool) -> bool:
     """
     if tidb:
         with suppress(TableError, TransientError):  # before TiDB 7.4 there is no such name
-            # By this name the next owner finds the connection, since TiDB does not show who holds a lock.
+            # The next owner finds the connection by this name: TiDB does not show who holds a lock.
             query("SET SESSION tidb_session_alias = %s", (name,))
     for _ in range(_TRIES):
         if query("SELECT GET_LOCK(%s, 1)", (name,))[0][0] == 1:
@@ -68,7 +69,8 @@ def fenced(query: Query, name: str, *, tidb: bool) -> bool:
         # A look right before the KILL: a statement that is already running has to end by itself.
         if any(text.strip() and text.split(maxsplit=1)[0].upper() not in _HARMLESS for _, text in holders):
             return False
-        # A DDL that begins between the look and the KILL is in the journal as started, so it is resolved by the structure that it leaves.
+        # A DDL that begins between the look and the KILL is in the journal as started, so it is
+        # resolved by the structure that it leaves.
         for holder, _ in holders:
             with suppress(TableError, TransientError):  # it may be gone by now
                 query(f"KILL {'TIDB ' if tidb else ''}{holder}")
@@ -84,7 +86,7 @@ def _holder(query: Query, lock: str) -> list[tuple[int, str]]:
 
 
 def _namesakes(query: Query, alias: str) -> list[tuple[int, str]]:
-    """Return every other connection with this alias to any server of the cluster; TiDB does not tell who holds a lock."""
+    """Return the other connections with this alias in the cluster; TiDB hides who holds a lock."""
     found: dict[int, str] = {}
     for listing in ("processlist", "cluster_processlist"):
         with suppress(TableError, TransientError):
@@ -109,10 +111,10 @@ KNOWS_ZONE = "SELECT CONVERT_TZ('2000-01-01 00:00:00', '+00:00', %s) IS NOT NULL
 
 
 class TargetDatabase(TargetStructure):
-    """The target on one connection of the driver: its structure, and statements, each in a session of its own."""
+    """The target on one connection of the driver: its structure, and statements in sessions."""
 
     def __init__(self, downstream: Downstream, password: str, worker: int = 0) -> None:
-        """Take the settings; nothing connects yet. `worker` is the number of the DDL worker whose lock it takes."""
+        """Take the settings without connecting; `worker`: the DDL worker whose lock it takes."""
         super().__init__(downstream, password)
         self.zone = downstream.time_zone
         """The time zone of the feed."""
@@ -122,7 +124,7 @@ class TargetDatabase(TargetStructure):
         self._knows_zone: bool | None = None
 
     def fence_ddl(self) -> bool:
-        """Make this connection the only one of this state schema and worker that may begin a DDL; see `fenced`."""
+        """Let only this connection of the state schema and worker begin DDL; see `fenced`."""
         # A lock's name has at most 64 characters, as many as the schema's alone may have.
         schema = hashlib.sha256(self._downstream.state_schema.encode()).hexdigest()[:32]
         name = f"storage_consumer:{schema}{self._lock_suffix}"
@@ -134,14 +136,16 @@ class TargetDatabase(TargetStructure):
     def execute_ddl(
         self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
     ) -> DdlAnswer:
-        """Run one statement with `schema` as default database (empty: none) and the clock at the time of `version`.
+        """Run one statement with default database `schema` (or none) at the time of `version`.
 
-        Return the server's answer, which may be an error whose number is in `ignorable`. Raise `DdlFailed` with the server's answer,
-        `TargetBusy` if others hold a lock, and `TargetUnavailable` if nobody knows whether it took effect, or the server takes no writes
+        Return the server's answer, which may be an error whose number is in `ignorable`. Raise
+        `DdlFailed` with the server's answer, `TargetBusy` if others hold a lock, and
+        `TargetUnavailable` if nobody knows whether it took effect, or the server takes no writes
         for now.
 
-        The connection ends with the statement, so that nothing that it did to its session (variables, default database, temporary
-        tables, locks) outlives it. The lock for DDL goes with it: `fence_ddl` comes before the next one.
+        The connection ends with the statement, so that nothing that it did to its session
+        (variables, default database, temporary tables, locks) outlives it. The lock for DDL goes
+        with it: `fence_ddl` comes before the next one.
         """
         # First, since this may ask the server: if that opens another connection, the lock is gone.
         zone = self.statement_zone(version)
@@ -153,17 +157,19 @@ class TargetDatabase(TargetStructure):
             if schema:
                 self._enter(connection, schema)
             connection.query(f"SET SESSION time_zone = '{escape(zone)}'")
-            # What the statement takes from the clock, such as the default of a new column, is then as at the source.
+            # What the statement takes from the clock, such as the default of a new column, is then
+            # as at the source.
             connection.query(f"SET SESSION timestamp = {physical_ms(version) / 1000:.3f}")
             affected = connection.query(statement)
             warnings: tuple[str, ...] = ()
             if connection.warnings:
-                with suppress(pymysql.err.MySQLError), connection.cursor() as cursor:  # it ran, whatever comes of this
+                # it ran, whatever comes of this
+                with suppress(pymysql.err.MySQLError), connection.cursor() as cursor:
                     cursor.execute("SHOW WARNINGS")
                     first = cursor.fetchmany(_WARNINGS)
                     warnings = tuple(f"{text_of(level).lower()} {code}: {text_of(text)}" for level, code, text in first)
         except DRIVER_FAULTS as fault:
-            # It lost against another connection, so it did nothing; after a lost connection nobody knows.
+            # It lost to another connection and did nothing; after a lost connection nobody knows.
             if is_conflict(fault):
                 message = f"running a DDL: {described(fault)}"
                 raise TargetBusy(message) from fault
@@ -186,16 +192,17 @@ class TargetDatabase(TargetStructure):
         except pymysql.err.MySQLError as fault:
             if number_of(fault) != _UNKNOWN_DATABASE:
                 raise
-            # Looked up only after a refusal: nearly always the database has the name as it was given.
+            # Queried only after a refusal: nearly always the database has the name as it was given.
             connection.query(f"USE {quote(closest(schema, default_collations(self.rows)) or schema)}")
 
     def is_running(self, statement: str) -> bool:
-        """Return whether the server is executing the statement right now, for a connection or, on TiDB, after that is gone."""
+        """Return whether the server runs the statement now, on TiDB even after its connection."""
         rows = self.rows(
             "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND info IS NOT NULL"
         )
         if self.is_tidb:
-            # A TiDB goes on with a job whose connection is gone, so its processlist alone proves nothing.
+            # TiDB continues a job whose connection is gone, so its processlist alone proves
+            # nothing.
             states = ", ".join(["%s"] * len(_ENDED_JOBS))
             rows += self.rows(
                 f"SELECT query FROM information_schema.ddl_jobs WHERE state NOT IN ({states})", _ENDED_JOBS
@@ -203,10 +210,11 @@ class TargetDatabase(TargetStructure):
         return any(text_of(text).strip() == statement.strip() for (text,) in rows)
 
     def statement_zone(self, version: int) -> str:
-        """Return the session's time zone for a statement of this version: the feed's, by its name if the server knows that.
+        """Return the time zone for a statement of this version: the feed's, by name if known.
 
-        Otherwise it is the offset in force at that version, which differs from the one half a year later in a zone with daylight saving
-        time. The server is asked only once, so that texts are written for the zone that they run in.
+        Otherwise it is the offset in force at that version, which differs from the one half a year
+        later in a zone with daylight saving time. The server is asked only once, so that texts are
+        written for the zone that they run in.
         """
         if self._knows_zone is None:
             sql = KNOWS_ZONE
@@ -240,7 +248,7 @@ class Variables:
     every: Mapping[str, str]
     """Name → value in capitals, of the variables that this server has."""
     session: Mapping[str, str] = field(default_factory=dict)
-    """The same of a session of ours, for the variables that it could not set for lack of a right."""
+    """The same of our own session, for variables that it lacked the right to set."""
 
     def number(self, name: str) -> int:
         """Return a variable as a number; 0 if the server lacks it."""
@@ -307,7 +315,7 @@ def variables_of(query: Query) -> Variables:
 
 
 def read_server(downstream: Downstream, password: str, schemas: Collection[str]) -> ServerFacts:
-    """Return what there is to know of a target that gets the databases `schemas`; raise `ConfigError` or `TargetUnavailable`."""
+    """Probe a target that gets databases `schemas`; raise `ConfigError`, `TargetUnavailable`."""
     with closing(connect(downstream, password, ddl=True, read_timeout=_TIMEOUT)) as connection:
         return _FactsReading(connection, downstream, sorted({name for name in schemas if name})).all()
 

@@ -1,4 +1,4 @@
-"""Queries and their values, and how the target spells names: of databases and tables, and of the parts of a table.
+"""Queries, their values, and the target's spelling of databases, tables and parts of a table.
 
 Some servers compare names by case, the source never does.
 """
@@ -20,12 +20,12 @@ class Query(Protocol):
     """Runs a statement with arguments and returns all its rows."""
 
     def __call__(self, sql: str, arguments: Collection[Any] = (), /) -> list[tuple[Any, ...]]:
-        """Return all rows; raise an error of `errors` if the server refuses the statement or does not answer."""
+        """Return all rows; raise an error of `errors` if the server refuses or does not answer."""
         ...
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text. A server gives some columns of its own tables as bytes, and not each server the same ones."""
+    """Return a value as text: each server returns other columns of its own tables as bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
@@ -37,12 +37,12 @@ _FAR = re.compile("[\U00010000-\U0010ffff]")
 
 
 def is_far(text: str) -> bool:
-    """Return whether a name has a character beyond U+FFFF: only TiDB can have such names, and others fail even to compare them."""
+    """Return whether a name has a character above U+FFFF: others than TiDB cannot compare it."""
     return _FAR.search(text) is not None
 
 
 def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
-    """Return folded name → the target's own spelling, for tables and databases (empty table name) that exist.
+    """Map folded to the target's own names of existing tables and databases (empty table name).
 
     A name that exists exactly as wanted is preferred to one that differs in case.
     """
@@ -66,10 +66,11 @@ def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, Table
 
 
 def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]:
-    """Return table → its own spelling. The server finds exact names immediately, while a search without case scans all.
+    """Map tables to their own spelling, exact names first: a caseless search scans all.
 
-    The server does that scan, which is several times as fast as fetching every name of a large database. Beyond ASCII its rules for
-    case may differ from the source's, so all names with other characters are fetched too.
+    The server does that scan, which is several times as fast as fetching every name of a large
+    database. Beyond ASCII its rules for case may differ from the source's, so all names with other
+    characters are fetched too.
     """
     exact: set[str] = set()
     near = [table for table in tables if not is_far(table)]
@@ -80,7 +81,7 @@ def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]
     if len(there) < len(tables):
         alike: dict[str, str] = {}
         missing = [folded_name(table) for table in near if table not in there]
-        # At least once: the names with characters beyond ASCII are needed even where no other name is missing.
+        # At least once: names with non-ASCII characters are needed even if no other is missing.
         for first in range(0, max(len(missing), 1), _CHUNK):
             some = missing[first : first + _CHUNK] or [""]
             alike_there = f"{_TABLES} AND (LOWER(table_name) IN ({', '.join(['%s'] * len(some))}) OR {_NOT_ASCII})"
@@ -130,15 +131,15 @@ class PartNames:
     other_foreign_keys: frozenset[str] = frozenset()
     """Those of the other tables in its database: MySQL and MariaDB want each name once."""
     fractions: frozenset[str] = frozenset()
-    """Text columns that the statement turns into integers, and that hold numbers with a fraction or an exponent."""
+    """Text columns that become integers and hold numbers with a fraction or an exponent."""
     collation: str = ""
     """Default collation of the table; empty if it does not matter."""
     scattered: bool = False
-    """Whether its partitions hold other rows than those of the same names at the source, and the statement is about one of them."""
+    """Whether the statement is about partitions that hold other rows than at the source."""
 
 
 def matters_for(found: Sequence[Token]) -> bool:
-    """Return whether what a statement becomes depends on names inside the table. A new table has none, except foreign keys."""
+    """Return whether a statement depends on a table's names; a new one has only foreign keys."""
     if has_words(found, "FOREIGN"):
         return True
     if has_words(found[:2], "CREATE", "TABLE"):
@@ -155,18 +156,18 @@ def matters_for(found: Sequence[Token]) -> bool:
 
 
 def changes_defaults(found: Sequence[Token]) -> bool:
-    """Return whether an ALTER TABLE may both add columns and change the table's charset or collation."""
+    """Return whether an ALTER TABLE may add columns and change the table's charset or collation."""
     statement = Statement("", found)
     return bool(statement.find("COLLATE|CHARACTER|CHARSET", depth=0) and statement.find("ADD", depth=0))
 
 
 def takes_rows_of_partitions(found: Sequence[Token]) -> bool:
-    """Return whether a statement empties or exchanges partitions that it names, so that it matters which rows are in them."""
+    """Return whether a statement empties or exchanges named partitions, so their rows matter."""
     empties = has_words(found, "TRUNCATE", "PARTITION") and not has_words(found, "TRUNCATE", "PARTITION", "ALL")
     return empties or has_words(found, "EXCHANGE", "PARTITION")
 
 
 def to_integers(found: Sequence[Token]) -> list[str]:
-    """Return the columns that an ALTER TABLE turns into integers by MODIFY or CHANGE, by their former names."""
+    """Return the columns, by former names, that an ALTER TABLE turns into integers."""
     columns = Statement("", found).columns
     return [each.former for each in columns if each.verb in ("MODIFY", "CHANGE") and each.type in _INTEGERS]

@@ -1,20 +1,25 @@
-"""The events of a table without a key: what is left after netting them, written together with the table's checkpoint.
+"""A keyless table's events, netted, and written together with the table's checkpoint.
 
 Why each event takes effect exactly once, whenever the program is killed:
 
-* Changes come in parts that never split a commit-ts (`row_order.in_parts`). A transaction takes whole parts, and moves the table's
-  stored checkpoint to their last commit-ts. So at any instant the table holds the events up to its stored checkpoint and no others.
-* The stored checkpoint is read in a transaction that claims the task's slot. From then on nobody else moves it: another attempt
-  of the task has to take over the slot first, and then the fence stops this one. Changes at or below it are left out.
-* Each transaction reads it again. If it has already reached the end of the transaction's events, the answer to an earlier try's commit
-  was lost. Any other value that is not below their first commit-ts cannot occur; then nothing is written.
+* Changes come in parts that never split a commit-ts (`row_order.in_parts`). A transaction takes
+  whole parts, and moves the table's stored checkpoint to their last commit-ts. So at any instant
+  the table holds the events up to its stored checkpoint and no others.
+* The stored checkpoint is read in a transaction that claims the task's slot. From then on nobody
+  else moves it: another attempt of the task has to take over the slot first, and then the fence
+  stops this one. Changes at or below it are left out.
+* Each transaction reads it again. If it has already reached the end of the transaction's events,
+  the answer to an earlier try's commit was lost. Any other value that is not below their first
+  commit-ts cannot occur; then nothing is written.
 * What a transaction writes is fixed before it begins, so a retry after a conflict does the same.
 
-A load of such a table goes the same way: its clock stands for the commit-ts, and is stored with the load (see `plan.loads`).
+A load of such a table goes the same way: its clock stands for the commit-ts, and is stored with the
+load (see `plan.loads`).
 
-Many rows of a table without indexes are deleted together, in two passes over the table instead of one per row. They become a temporary
-table whose columns have the types of the table's own, so the server brings both sides to the same form. A checksum of one or more columns
-finds the candidate pairs. All columns together decide whether a pair is equal.
+Many rows of a table without indexes are deleted together, in two passes over the table instead of
+one per row. They become a temporary table whose columns have the types of the table's own, so the
+server brings both sides to the same form. A checksum of one or more columns finds the candidate
+pairs. All columns together decide whether a pair is equal.
 """
 
 from __future__ import annotations
@@ -48,11 +53,11 @@ from storage_consumer.tso import is_applied
 FEW_EVENTS, FEW_BYTES = 10_000, 48 << 20
 """Changes, or bytes of memory for their net effect, that are enough for one transaction."""
 MANY_BYTES = 192 << 20
-"""The limit of bytes where deletes go together, in passes over the table. The more events are netted, the fewer passes."""
+"""The same limit where deletes go together: the more events are netted, the fewer passes."""
 FEW = 8
 """Most distinct rows that are deleted one by one."""
 ROW_COST = 100
-"""Bytes of memory that a row takes besides its line: the object header, its slots in a dictionary and in a list."""
+"""Bytes of memory per row besides its line: object header, slots in a dictionary and a list."""
 _IMAGES = "storage_consumer_images"
 _NUMBER = WireColumn(name="storage_consumer_number", kind=WireKind.UNSIGNED, type="INT")
 _CHECKSUM = "storage_consumer_checksum"
@@ -66,11 +71,12 @@ _ALIKE = 4
 
 
 class Portion:
-    """The events of one transaction: their net effect, rows to delete, counted, and then rows to insert.
+    """The net effect of one transaction's events: rows to delete, counted, then rows to insert.
 
-    Nothing distinguishes rows with equal lines, so only the count of each line matters: a delete cancels an equal insert
-    before it, and different lines do not affect each other. An insert does not cancel a delete before it: each
-    remaining delete has to find a row that was in the table before all these events.
+    Nothing distinguishes rows with equal lines, so only the count of each line matters: a delete
+    cancels an equal insert before it, and different lines do not affect each other. An insert does
+    not cancel a delete before it: each remaining delete has to find a row that was in the table
+    before all these events.
     """
 
     def __init__(self, *, in_turn: bool) -> None:
@@ -91,7 +97,7 @@ class Portion:
         self._keeps = in_turn
 
     def add(self, events: Changes) -> None:
-        """Add events, at least one. Lines that none of them deletes are added in bulk, the others one by one in sequence."""
+        """Add one or more events, in bulk where their lines are never deleted, else in sequence."""
         self.first = self.first or int(events.ts[0])
         self.last = int(events.ts[-1])
         self.events += len(events)
@@ -105,7 +111,7 @@ class Portion:
             self._insert(lines)
             return
         is_doomed = np.fromiter(map(doomed.__contains__, lines), np.bool_, len(lines))
-        # Different lines do not affect each other, so only those that are deleted somewhere need their sequence.
+        # Different lines do not affect each other: only lines deleted somewhere need sequence.
         self._insert(list(compress(lines, (~is_doomed).tolist())))
         for place in np.flatnonzero(is_doomed).tolist():
             if upserts[place]:
@@ -133,7 +139,7 @@ class Portion:
 
 
 def portions(parts: Iterable[Changes], is_enough: Callable[[Portion], bool], *, in_turn: bool) -> Iterator[Portion]:
-    """Yield portions for one transaction each. Each takes whole parts, until `is_enough` returns true after one."""
+    """Yield one portion per transaction: whole parts until `is_enough` is true after one."""
     portion = Portion(in_turn=in_turn)
     for part in parts:
         portion.add(part)
@@ -160,12 +166,13 @@ class KeylessTable:
         """Whether each single delete scans the table; None until asked."""
 
     def write(self, parts: Iterable[Changes]) -> int:
-        """Write events and return how many. The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts."""
-        # This transaction claims the slot, so the value is final: from here on no other attempt moves it.
+        """Write events and count them; the stored checkpoint moves along at ends of a commit-ts."""
+        # This transaction claims the slot, so the value is final: no other attempt can move it.
         stored = self._fenced.transaction(self._work, self._stored_checkpoint)
         due = chain.from_iterable(part.after(stored).pieces(FEW_EVENTS) for part in parts)
         written = 0
-        # Where an insert replaces rows by nullable unique keys, the order of events decides what stays: nothing is netted then.
+        # Where an insert replaces rows by nullable unique keys, the order of events decides what
+        # stays: nothing is netted then.
         for portion in portions(due, self._is_enough, in_turn=self._work.replaces):
             written += self._fenced.transaction(self._work, partial(self._write, portion))
             del portion  # frees the memory before the next portion is built
@@ -175,14 +182,15 @@ class KeylessTable:
         """Return whether a transaction should take no more."""
         if portion.events < FEW_EVENTS and portion.size < FEW_BYTES:
             return False
-        # Ask the server only once it matters: a backlog without deletes needs no larger transactions.
+        # Queried only once it matters: without deletes, transactions need not be larger.
         if self._most is None and portion.met:
             self._most = self._fenced.transaction(self._work, self._most_bytes)
-        # However many deletes a transaction has, they pass over the table together: the larger it is, the cheaper each of them.
+        # However many deletes a transaction has, they pass over the table together: the larger it
+        # is, the cheaper each of them.
         return portion.size >= (self._most or 0) or not portion.met
 
     def _most_bytes(self) -> int:
-        """Return how many bytes of memory are enough for a transaction with deletes; 0 if the usual limits do."""
+        """Return the bytes of memory for a transaction with deletes; 0 for the usual limits."""
         if not self._is_scanned():
             return 0
         # What the server takes in one transaction, by its own limits for what is replicated.
@@ -208,12 +216,13 @@ class KeylessTable:
         else:
             found = self._delete(portion.deletes)
             # A bulk delete takes every equal row: put back those beyond the number asked for.
-            # A list times a negative number is empty, which leaves out those that had fewer rows than asked for.
+            # A list times a negative number is empty, which leaves out those that had fewer rows
+            # than asked for.
             surplus = chain.from_iterable([row] * (found[row] - count) for row, count in portion.deletes.items())
             self._rows.insert(self._work, [*portion.inserts.elements(), *surplus])
             for row, count in portion.deletes.items():
                 lacking = count - found[row]
-                # Where the very same row was inserted after the delete, another try would take that one.
+                # Where the same row was inserted after the delete, another try would take that one.
                 if lacking > 0 and (portion.inserts[row] or self._delete_some(row, lacking) < lacking):
                     raise self._lost(portion.deleted_at[row])
         if self._work.origin:
@@ -226,7 +235,7 @@ class KeylessTable:
         return portion.events
 
     def _write_in_turn(self, parts: Iterable[Changes]) -> None:
-        """Write each run of inserts and each delete in order, since an insert replaces the row that shares a nullable unique key with it."""
+        """Write runs in order: an insert replaces the row that shares a nullable unique key."""
         events = chain.from_iterable(
             zip(is_upsert(part.order).tolist(), part.lines, part.ts.tolist(), strict=True) for part in parts
         )
@@ -249,13 +258,13 @@ class KeylessTable:
     # deletes
 
     def _delete(self, deletes: Mapping[bytes, int]) -> Counter[bytes]:
-        """Delete rows; return how many of each are gone, which may be fewer than asked for, or more."""
+        """Delete rows; return how many of each are gone, maybe fewer or more than asked for."""
         found: Counter[bytes] = Counter()
         if len(deletes) > FEW and not any(map(partial(gaps, self._work), deletes)) and self._is_scanned():
             # Two passes over the table, however many rows; up to `FEW` a scan for each is cheaper.
             together = delete_equal(self._rows, self._work, list(deletes))
             if together is None:
-                # This server cannot do it: never try again, and let the usual limits end a transaction.
+                # This server cannot: never try again, and end transactions by the usual limits.
                 self._scanned, self._most = False, 0
             found.update(together or {})
         for line, count in deletes.items():
@@ -264,10 +273,11 @@ class KeylessTable:
         return found
 
     def _is_scanned(self) -> bool:
-        """Return whether each single delete scans the table, and `delete_equal` may replace these scans.
+        """Return whether single deletes scan the table, and `delete_equal` may replace them.
 
-        This holds if the table has no index, and no column but generated ones beyond those that are written: equal rows are then
-        interchangeable. It never holds on TiDB, which has no such temporary tables.
+        This holds if the table has no index, and no column but generated ones beyond those that are
+        written: equal rows are then interchangeable. It never holds on TiDB, which has no such
+        temporary tables.
         """
         if self._scanned is None:
             name = self._work.name
@@ -296,7 +306,8 @@ class KeylessTable:
 
     def _stored_checkpoint(self) -> int:
         """Lock and return the table's stored checkpoint, 0 if there is none."""
-        # Where there is no row yet, nothing is locked; the slot, which is locked before, still keeps other attempts out.
+        # Where there is no row yet, nothing is locked; the slot, which is locked before, still
+        # keeps other attempts out.
         lock = self._statements.lock_load if self._work.origin else self._statements.lock_checkpoint
         row = self._fenced.row(lock % {"of": _literal(self._work.table_key)})
         return int(row[0]) if row else 0
@@ -310,10 +321,11 @@ def _literal(text: str) -> str:
 
 
 def delete_equal(rows: RowStatements, work: TablePlan, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:
-    """Delete every row that equals one of these distinct lines; return how many there were of each that had any.
+    """Delete every row equal to one of these distinct lines; return the counts above zero.
 
-    Return None, with nothing deleted, if the server cannot do it this way (it lacks a privilege, for example) or cannot tell two of
-    the lines apart. Raise the driver's errors for conflicts and lost connections.
+    Return None, with nothing deleted, if the server cannot do it this way (it lacks a privilege,
+    for example) or cannot tell two of the lines apart. Raise the driver's errors for conflicts and
+    lost connections.
     """
     fenced = rows.fenced
     # In the state schema, where the account needs all rights anyway.
@@ -339,13 +351,16 @@ def delete_equal(rows: RowStatements, work: TablePlan, lines: Sequence[bytes]) -
         found = fenced.rows(f"SELECT {number}, COUNT(*) FROM {pairs} GROUP BY {number}")
         # Counted before the delete: afterwards nobody could say how many rows of each there were.
         counts = {lines[int(place)]: int(count) for place, count in found}
-        # STRAIGHT_JOIN reads the table first: it has no index to probe, while the images have one on the checksum.
+        # STRAIGHT_JOIN reads the table first: it has no index to probe, while the images have one
+        # on the checksum.
         fenced.query(f"SAVEPOINT {_BEFORE}")
-        if fenced.query(f"DELETE r FROM {pairs}") != sum(counts.values()):  # two of the lines are one row to the server
+        # two of the lines are one row to the server
+        if fenced.query(f"DELETE r FROM {pairs}") != sum(counts.values()):
             fenced.query(f"ROLLBACK TO SAVEPOINT {_BEFORE}")
             return None
     except (pymysql.err.MySQLError, RowRefused) as fault:
-        # Any other error leaves all rows: it is of a statement before the DELETE, or of the DELETE, which then had no effect.
+        # Any other error leaves all rows: it is of a statement before the DELETE, or of the DELETE,
+        # which then had no effect.
         if is_conflict(fault) or is_connection_loss(fault):
             raise
         return None
@@ -357,7 +372,7 @@ def delete_equal(rows: RowStatements, work: TablePlan, lines: Sequence[bytes]) -
 
 
 def telling_columns(work: TablePlan, lines: Sequence[bytes]) -> tuple[WireColumn, ...]:
-    """Return the shortest column that tells all but a few of these distinct lines apart, or all columns if none does."""
+    """Return the shortest column that tells nearly all of these lines apart, else all columns."""
     fields = zip(split_lines(lines), work.written, strict=True)
     telling = [(sum(map(len, texts)), column) for texts, column in fields if max(Counter(texts).values()) <= _ALIKE]
     return (min(telling, key=itemgetter(0))[1],) if telling else work.written
@@ -365,7 +380,8 @@ def telling_columns(work: TablePlan, lines: Sequence[bytes]) -> tuple[WireColumn
 
 def _checksum(telling: Sequence[WireColumn], side: str) -> str:
     """Return the expression of a checksum that is equal for equal rows."""
-    # CONCAT_WS leaves NULLs out, so rows that differ only in which column is NULL share a checksum; `_equal` tells them apart.
+    # CONCAT_WS leaves NULLs out, so rows that differ only in which column is NULL share a checksum;
+    # `_equal` tells them apart.
     return f"CRC32(CONCAT_WS(',', {', '.join(_bytes(column, side) for column in telling)}))"
 
 

@@ -11,34 +11,34 @@ from storage_consumer.errors import ConfigError, RowRefused, StateGone, StorageC
 DRIVER_FAULTS = (pymysql.err.MySQLError, OSError, EOFError)
 """What the driver raises for whatever goes wrong with a statement or its connection."""
 CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 8141, 9004, 9005, 9006, 9007))
-"""Lock wait timeout, deadlock, write conflict, a schema that changed meanwhile, and TiDB's numbers for the same: run it again."""
+"""Lock wait timeout, deadlock, write conflict, schema change, TiDB's equivalents: retry."""
 LOCK_WAIT_TIMEOUT = 1205
 FEW_TRIES = {LOCK_WAIT_TIMEOUT: 3, 8141: 3}
-"""Most tries after these errors: a lock wait takes long each time, and TiDB's failed assertion mostly remains."""
+"""Most tries after these: a lock wait is long, and TiDB's failed assertion mostly remains."""
 _CONNECTION = frozenset(
     (
-        # Of servers: too many connections or users, not ready, shutting down, network faults, killed, out of time. 0 is PyMySQL's for a
-        # connection that is closed.
+        # Of servers: too many connections or users, not ready, shutting down, network faults,
+        # killed, out of time. 0 is PyMySQL's for a connection that is closed.
         *(0, 1040, 1047, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1927, 1969),
-        # Of clients; of MySQL, which ended an idle connection; of TiDB, whose PD or TiKV does not answer.
+        # Of clients; of MySQL, ending an idle connection; of TiDB without PD or TiKV.
         *(2002, 2003, 2006, 2013, 2014, 2055, 4031, 9001, 9002, 9003),
     )
 )
 _READ_ONLY = frozenset((1792, 1836))
 _OF_AN_OPTION = 1290
-"""Names the server's option that forbids the statement, such as ``--read-only`` or ``--super-read-only``."""
+"""Names the server's option that forbids the statement, as ``--read-only`` does."""
 _FULL = frozenset((1021, 1114, 3675, 3, 28))
 _MAYBE_FULL = frozenset((1005, 1026, 1030))
-"""Errors that give the operating system's error number, by which a table or file could not be created or written."""
+"""Errors with the operating system's error number: a table or file could not be written."""
 _NO_SPACE = re.compile(r"\b(?:errno|errcode|error):? 28\b", re.IGNORECASE)
 _LOGIN = frozenset((1045, 1130, 1698, 1820, 1862, 3118, 4151))
-"""Refused; refused from that host; refused by that plug-in; the password has to be changed or has expired; the account is locked."""
+"""Refused; also for the host, by a plug-in, for a changed or expired password, a locked account."""
 DENIED = frozenset((1044, 1142, 1143, 1227, 1370, 8121))
-"""A privilege is missing: on a database, a table, a column, the whole server, a routine; and TiDB's own number."""
+"""Missing privilege: on a database, table, column, server, routine; and TiDB's own number."""
 
 _ASSERTION = 8141
 _UNKNOWN, _LOCK_LOST = 1105, "pessimistic lock not found"
-"""TiDB's number for what has none, and what it says where a transaction has lost a lock to another one, or to its own failed statement."""
+"""TiDB's number for what has none; its text for a lock lost to another, or to an own failure."""
 _MARIADB_CHECK = 4025
 
 _NOT_THERE = frozenset((1049, 1146))
@@ -46,7 +46,8 @@ _NOT_THERE = frozenset((1049, 1146))
 ALREADY_DONE = frozenset((1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176, 1507, 1517, 1831, 4092))
 """Answers to a statement that runs again after it took effect.
 
-TiCDC's MySQL sink ignores the same numbers, except MariaDB's own one for a view that does not exist.
+TiCDC's MySQL sink ignores the same numbers, except MariaDB's own one for a view that does not
+exist.
 """
 
 
@@ -58,21 +59,24 @@ _MEANING = {
 _DUPLICATE = frozenset((1022, 1062, 1586))
 _OF_CONTENT = frozenset(
     (
-        # Out of range, too long, not a value of the type, of the character set, or of an ENUM; NULL where there may be none.
+        # Out of range, too long, not a value of the type, of the character set, or of an ENUM; NULL
+        # where there may be none.
         *(1048, 1263, 1264, 1265, 1292, 1366, 1367, 1406, 1411, 1416, 1690),
         # JSON: not valid, or in another character set.
         *(3140, 3144, 4036, 4038),
-        # A foreign key or a CHECK does not hold; no partition takes the row; the row is larger than the server allows.
+        # A foreign key or a CHECK does not hold; no partition takes the row; the row is larger than
+        # the server allows.
         *(1216, 1452, 3819, _MARIADB_CHECK, 1526, 1748, 1118, 8025),
     )
 )
-"""Answers to one written row, about what it holds. Not among them: 1364, a column that no row has a value for."""
+"""Answers about a row's content; not 1364, a column for which no row has a value."""
 
 
 _OF_FOREIGN_KEYS = frozenset(
     (
-        # It can't be made so; a row, a partition, an index or a column needs it, or is needed in it; the table that it refers to does
-        # not fit. The last two: an index's name is taken, perhaps by a key's own index; a table is missing, perhaps one that is referred to.
+        # It can't be made so; a row, a partition, an index or a column needs it, or is needed in
+        # it; the table that it refers to does not fit. The last two: an index's name is taken,
+        # perhaps by a key's own index; a table is missing, perhaps one that is referred to.
         *(1215, 1217, 1451, 1506, 1553, 1701, 1740, 1822, 1826, 1828, 1829, 1830, 1832, 1833, 1834, 1905),
         *(3104, 3730, 3733, 3734, 3780, 6125, 1061, 1146),
     )
@@ -93,7 +97,7 @@ def content_error(fault: BaseException) -> int:
 
 
 def is_check(fault: BaseException) -> bool:
-    """Return whether a CHECK of a MariaDB table does not hold, of which each of its JSON columns has one."""
+    """Return whether a CHECK of a MariaDB table, as on each JSON column, does not hold."""
     return number_of(fault) == _MARIADB_CHECK
 
 
@@ -116,7 +120,7 @@ def is_conflict(fault: BaseException) -> bool:
 
 
 def is_connection_loss(fault: BaseException) -> bool:
-    """Return whether the server could not be reached or the connection broke; nobody knows then whether a commit took effect."""
+    """Return whether the connection failed or broke, leaving it unknown if a commit took effect."""
     if isinstance(fault, OSError | EOFError):
         return True
     # PyMySQL raises an InterfaceError over a connection that is closed already.
@@ -127,7 +131,7 @@ def is_connection_loss(fault: BaseException) -> bool:
 
 def is_refusal(fault: BaseException) -> bool:
     """Return whether the fault lies in the rows, that is, fits no other of our errors."""
-    # Not from the server: our own checks of values and of a statement's size raise one before anything is sent.
+    # Not the server's: our checks of values and statement size raise before anything is sent.
     if isinstance(fault, ValueError):
         return True
     return not (is_conflict(fault) or is_denied(fault)) and isinstance(translated(fault, ""), RowRefused)
@@ -142,7 +146,8 @@ def translated(fault: BaseException, doing: str) -> StorageConsumerError:
     """Return our error for the driver's; `doing` says what was tried, without any secret."""
     number, said = number_of(fault), described(fault)
     text = f"{doing}: {said}"
-    # Before the conflicts, of which it is one: what is left of it after a few tries is a damaged row, which no wait repairs.
+    # Before the conflicts, of which it is one: what is left of it after a few tries is a damaged
+    # row, which no wait repairs.
     if number == _ASSERTION:
         return RowRefused(
             f"{text} (TiDB finds that a row and its index disagree: see ADMIN CHECK TABLE, repair the table, "
@@ -162,7 +167,7 @@ def translated(fault: BaseException, doing: str) -> StorageConsumerError:
 
 
 def gone(fault: BaseException, doing: str, schema: str) -> StateGone | None:
-    """Return the error for a state schema, or a table of it, that no longer exists; None for any other fault."""
+    """Return the error for a state schema or state table that is gone; None for other faults."""
     if not isinstance(fault, pymysql.err.MySQLError) or number_of(fault) not in _NOT_THERE:
         return None
     return StateGone(

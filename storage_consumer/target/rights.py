@@ -1,4 +1,4 @@
-"""Which privileges an account has, which are missing, and the GRANT that adds them. Pure, except for a query to the server."""
+"""Privileges of an account, missing ones, and the GRANT for them; pure but for one query."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class _Grant:
 
 
 class Granted:
-    """The privileges of an account on databases as a whole; those on single tables or columns are left out."""
+    """The privileges of an account on whole databases, without those on tables or columns."""
 
     def __init__(self, lines: Iterable[str], *, literal_names: bool = False) -> None:
-        """Read the lines. `literal_names`: ``_`` and ``%`` in a database's name stand for themselves (MySQL's partial_revokes)."""
+        """Read the lines. `literal_names`: ``_`` and ``%`` are literal (partial_revokes)."""
         self._grants: list[_Grant] = []
         for found in filter(None, map(_LINE.match, lines)):
             place = found["place"].strip()
@@ -44,7 +44,7 @@ class Granted:
                 )
 
     def missing(self, rights: Collection[str], schema: str = "") -> tuple[str, ...]:
-        """Return those of `rights` that are missing on a database; without one, on the server as a whole."""
+        """Return those of `rights` missing on a database, or on the server without one."""
         of_schema = [each for each in self._grants if each.schema is None or (schema and each.schema.fullmatch(schema))]
         lacking = []
         for right in rights:
@@ -57,7 +57,7 @@ class Granted:
 
 
 def _pattern(schema: str, *, literal: bool) -> re.Pattern[str]:
-    """Return which names a database in a grant stands for; a backslash takes the meaning from ``_`` and ``%``."""
+    """Return which database names a grant matches; a backslash escapes ``_`` and ``%``."""
     if literal:
         return re.compile(re.escape(schema), re.IGNORECASE)
     parts = re.findall(r"\\.|.", schema, re.DOTALL)
@@ -80,7 +80,7 @@ Query = Callable[[str], Sequence[Sequence[Any]]]
 
 
 def remedy(fault: BaseException, query: Query, schemas: Iterable[str], statement: str = "") -> str:
-    """Return the GRANT for a missing privilege. `query` asks the server who we are; `schemas` are those of the statement."""
+    """Return the GRANT for a privilege missing on `schemas`; `query` asks who we are."""
     text, user = described(fault), _account(query)
     server = _SERVER.search(text)
     if server:
@@ -107,18 +107,19 @@ def all_rights(query: Query, schema: str) -> str:
 
 
 def grant(query: Query, rights: str, schema: str) -> str:
-    """Return the GRANT that gives our account these rights on a database, or on all of them if `schema` is empty."""
+    """Return the GRANT of these rights on a database, or on all if `schema` is empty."""
     where = _database(query, schema) if schema else "*"
     return f"GRANT {rights} ON {where}.* TO {_account(query)}"
 
 
 def _rights(text: str, statement: str) -> str:
-    """Return the privileges that the server names, else those that the statement needs, else all."""
+    """Return the privileges that the server names, else the statement's, else all."""
     found = _COMMAND.search(text) or _CHECK.search(text) or _OF_A_DATABASE.match(statement)
     named = [part.strip().upper() for part in found[1].split(",")] if found else []
     # SHOW and ANY are words of messages, not privileges that can be granted.
     known = ["SELECT" if right in ("SHOW", "ANY") else right for right in named]
-    # The text comes from the server and goes into a command that people paste: only known privileges may be in it.
+    # The text comes from the server and goes into a command that people paste: only known
+    # privileges may be in it.
     return ", ".join(known) if known and all(right in _KNOWN for right in known) else ROW_RIGHTS
 
 
@@ -134,7 +135,7 @@ def _database(query: Query, schema: str) -> str:
 
 
 def _account(query: Query) -> str:
-    """Return the account that the server took us for, as GRANT takes it. A message may name the host that we come from instead."""
+    """Return our account as GRANT takes it; a message may name our own host instead."""
     with suppress(Exception):  # whatever comes of it, the right is what matters
         # From the right: a user's name may hold an @, a host's may not.
         user, _, host = str(query("SELECT CURRENT_USER()")[0][0]).rpartition("@")

@@ -1,4 +1,4 @@
-"""Row changes as SQL text. Pure: a value enters only as a checked number, a hexadecimal string or an escaped literal."""
+"""Row changes as SQL text; each value is a checked number, hexadecimal, or escaped. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 
 def batches(rows: Sequence[bytes], most: int, most_size: int) -> Iterator[Sequence[bytes]]:
-    """Yield `rows` in order, cut so that no batch has more than `most` rows or, unless it is one row, `most_size` bytes."""
+    """Yield `rows` in batches of up to `most` rows and, unless it is one row, `most_size` bytes."""
     first = 0
     while first < len(rows):
         some = rows[first : first + most]
@@ -50,14 +50,14 @@ _HEX_FIELD = re.compile(rb"(?:[0-9A-Fa-f]{2})*").fullmatch
 _DIGITS_FIELD = re.compile(rb"\d+").fullmatch
 _FIXED_FIELD = re.compile(rb"[-+]?\d+(?:\.\d+)?").fullmatch
 _PLAIN_FIELD = re.compile(rb"[^\\\0\r\x1a]*").fullmatch
-"""A field whose characters stand for themselves in a line and, except for the quote, in a literal."""
+"""A field that needs no escape in a line nor, except for the quote, in a literal."""
 _SPELT_ANEW = frozenset(("YEAR", "FLOAT"))
 _NUMERIC = INTEGER_TYPES | FLOAT_TYPES | {"DECIMAL"}
 TEXTS = TEXT_TYPES | {"ENUM", "SET"}
 
 
 def load_data(work: TablePlan, verb: str) -> str:
-    """Return LOAD DATA LOCAL for lines of `LineEncoder`, one per row. `verb` is ``REPLACE`` (by unique keys) or ``INSERT``."""
+    """Return LOAD DATA LOCAL for `LineEncoder`'s lines; `verb`: ``REPLACE`` or ``INSERT``."""
     fields, sets = [], []
     replacing = "REPLACE " if verb == "REPLACE" else ""
     for number, column in enumerate(work.written):
@@ -65,11 +65,12 @@ def load_data(work: TablePlan, verb: str) -> str:
             fields.append(quote(column.name))
         else:
             fields.append(f"@v{number}")
-            # As text these would mean something else to the column, such as a member's name instead of its number.
+            # As text these would mean something else to the column, such as a member's name instead
+            # of its number.
             value = f"UNHEX(@v{number})" if column.kind is WireKind.HEX else f"CAST(@v{number} AS UNSIGNED)"
             sets.append(f"{quote(column.name)} = {value}")
     return (
-        # The name of the file means nothing: the connection sends its buffer whatever the server asks for.
+        # The file's name is irrelevant: the connection sends its buffer for any name.
         f"LOAD DATA LOCAL INFILE 'rows' {replacing}INTO TABLE {qualified(work.name)} CHARACTER SET utf8mb4 "
         "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
         f"({', '.join(fields)})" + (f" SET {', '.join(sets)}" if sets else "")
@@ -77,7 +78,7 @@ def load_data(work: TablePlan, verb: str) -> str:
 
 
 def write_rows(verb: str, work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
-    """Return one ``REPLACE INTO`` or ``INSERT INTO`` for many rows; raise `ValueError` for a value that its column cannot hold."""
+    """Return one REPLACE or INSERT for many rows; raise `ValueError` if a value cannot fit."""
     columns = ", ".join(quote(column.name) for column in work.written)
     fields = zip(split_lines(lines), work.written, strict=True)
     rows = _rows([literals(texts, column, escape) for texts, column in fields])
@@ -90,7 +91,7 @@ def _rows(columns: Sequence[Sequence[bytes]]) -> str:
 
 
 def without_error_members(work: TablePlan, lines: Sequence[bytes]) -> list[bytes]:
-    """Return the same rows with an ENUM's first member in place of its error value (number 0, shown as '')."""
+    """Write an ENUM's first member for its error value (number 0, shown as '') in these rows."""
     enums = [
         place for place, column in enumerate(work.written) if column.type == "ENUM" and column.kind is WireKind.UNSIGNED
     ]
@@ -122,7 +123,7 @@ def without_gaps(work: TablePlan, places: tuple[int, ...], lines: Sequence[bytes
 
 
 def row_text(work: TablePlan, line: bytes, escape: Escape, *, key_only: bool) -> str:
-    """Return a row for messages: its key's columns and values, or all columns if the table has no key.
+    """Return a row for messages: its key's columns and values, or all columns without a key.
 
     With `key_only`, `line` has the key's columns instead of the written ones.
     """
@@ -153,14 +154,15 @@ def short(text: str) -> str:
 
 
 def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact: bool = False) -> str:
-    """Return one DELETE of many keys; a key that does not exist is no error. `exact`: see `with_keys`."""
+    """Return one DELETE of many keys, which need not exist. `exact`: see `with_keys`."""
     return f"DELETE {with_keys(work, lines, escape, exact=exact)}"
 
 
 def with_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact: bool) -> str:
     """Return the FROM and the WHERE of the rows with some keys; `lines`: of the key's columns.
 
-    With `exact`, a row is meant only if its key is the same to the last byte; else the column's collation decides.
+    With `exact`, a row is meant only if its key is the same to the last byte; else the column's
+    collation decides.
     """
     fields = zip(split_lines(lines), work.key, strict=True)
     columns = [key_literals(texts, part, escape) for texts, part in fields]
@@ -173,7 +175,8 @@ def with_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact:
     same = _among(
         plain, [([b"CAST(CONVERT(%s USING utf8mb4) AS BINARY)" % value for value in columns[place]]) for place in texts]
     )
-    # One key more, which is none of them: of a single one TiDB puts the literal in the place of the column in the other condition too.
+    # One key more, which is none of them: of a single one TiDB puts the literal in the place of the
+    # column in the other condition too.
     more = [
         [*column, b"CONCAT('~', %s)" % column[0] if place in texts else column[0]]
         for place, column in enumerate(columns)
@@ -182,14 +185,14 @@ def with_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact:
 
 
 def _among(names: Sequence[str], columns: Sequence[Sequence[bytes]]) -> str:
-    """Return the condition that expressions have the values of one row of some columns of literals."""
+    """Return the condition that expressions equal one row of some columns of literals."""
     if len(columns) == 1:
         return f"{names[0]} IN ({b','.join(columns[0]).decode()})"
     return f"({', '.join(names)}) IN (({_rows(columns)}))"
 
 
 def key_places(work: TablePlan) -> tuple[int, ...] | None:
-    """Return where the key's columns are in a line of written columns; None if the target computes one of them."""
+    """Return the key's places in a written line; None if the target computes a part."""
     names = [folded_name(column.name) for column in work.written]
     keys = [folded_name(part.column.name) for part in work.key]
     return tuple(map(names.index, keys)) if set(keys) <= set(names) else None
@@ -203,7 +206,7 @@ def key_expression(part: KeyPart) -> str:
 
 
 def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
-    """Return a key's value as SQL, a FLOAT rounded to single precision, which is what the column holds.
+    """Return a key's value as SQL; a FLOAT in single precision, as the column holds it.
 
     Raise `ValueError` for NULL, and for text that does not fit the column.
     """
@@ -231,7 +234,8 @@ def literals(fields: Sequence[bytes], column: WireColumn, escape: Escape) -> lis
     # Value by value, the literals of a row take two to three times as long.
     # NULL is `\N` in a line: no pattern of `_usual` takes it, so it gets to `literal`.
     usual, before, after = _usual(column)
-    # Escape the quotes of all fields in one pass. The TABs between them are safe to split at, as a field holds none unescaped.
+    # Escape the quotes of all fields in one pass. The TABs between them are safe to split at, as a
+    # field holds none unescaped.
     quoted = b"\t".join(fields).replace(b"'", b"\\'").split(b"\t")
     return [
         before + inside + after if usual(field) else literal(decode_field(field), column, escape).encode()
@@ -240,7 +244,7 @@ def literals(fields: Sequence[bytes], column: WireColumn, escape: Escape) -> lis
 
 
 def _usual(column: WireColumn) -> tuple[Callable[[bytes], object], bytes, bytes]:
-    """Return a predicate for fields that need no conversion, and the prefix and suffix that make one a literal."""
+    """Return a predicate for fields to write as they are, with a literal's prefix and suffix."""
     if column.kind is WireKind.HEX:
         return _HEX_FIELD, b"x'", b"'"
     if column.kind is WireKind.UNSIGNED:
@@ -269,13 +273,13 @@ def literal(text: str | None, column: WireColumn, escape: Escape) -> str:
 
 
 def _float(text: str, column: WireColumn) -> str:
-    """Return a float, always with an exponent: without one it would be a DECIMAL literal, which is cut at 81 digits."""
+    """Return a float with an exponent: else it would be a DECIMAL literal, cut at 81 digits."""
     checked = _checked(_NUMBER, text, column)
     return checked if "e" in checked.lower() else f"{checked}e0"
 
 
 def _single(text: str, column: WireColumn) -> str:
-    """Return the double that equals the text's nearest number in single precision. TiDB's CAST AS FLOAT does not round, so we do."""
+    """Return the text's nearest single-precision number: TiDB's CAST AS FLOAT does not round."""
     number = float(_checked(_NUMBER, text, column))
     nearest = in_single(number)
     return _float(repr(nearest if math.isfinite(nearest) else number), column)
@@ -291,8 +295,8 @@ def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
 def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: str, most: int) -> str:
     """Return a DELETE of up to `most` equal rows of a keyless table, compared by all columns.
 
-    NULL equals NULL, and texts are compared to the last byte. `json_equals` says how this server compares JSON by meaning, with
-    ``{column}`` and ``{value}``.
+    NULL equals NULL, and texts are compared to the last byte. `json_equals` says how this server
+    compares JSON by meaning, with ``{column}`` and ``{value}``.
     """
     conditions = [
         same(text, column, escape, json_equals) for text, column in zip(decode_line(line), work.written, strict=True)
@@ -301,8 +305,9 @@ def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: 
 
 
 def json_equals(version: str) -> str:
-    """Return how a server of this version compares JSON by meaning, with ``{column}`` and ``{value}``."""
-    # MariaDB keeps JSON as text, and finds no meaning in one that is deeper than 31 levels; MySQL and TiDB have a type that compares by it.
+    """Return how this server compares JSON by meaning, with ``{column}`` and ``{value}``."""
+    # MariaDB keeps JSON as text, and finds no meaning in one that is deeper than 31 levels; MySQL
+    # and TiDB have a type that compares by it.
     return (
         "(CAST({column} AS BINARY) = CAST({value} AS BINARY) OR JSON_EQUALS({column}, {value}))"
         if "MariaDB" in version

@@ -1,15 +1,18 @@
-"""The session that our statements rely on: every server variable that could change what a statement does or returns.
+"""The session of our statements: every server variable that could change their effect.
 
-A new connection inherits what an administrator made the default for all connections. What could cut a result short, refuse or weaken
-a statement, or change what a text means, is set here, for our own connections only: in one statement, once it is known which variables
-the server has and this user may set. The rest is inherited: what only affects speed, memory, logs, physical layout or the binary log is
-the administrator's choice.
+A new connection inherits what an administrator made the default for all connections. What could cut
+a result short, refuse or weaken a statement, or change what a text means, is set here, for our own
+connections only: in one statement, once it is known which variables the server has and this user
+may set. The rest is inherited: what only affects speed, memory, logs, physical layout or the binary
+log is the administrator's choice.
 
-A process that is paused, or cut off from the network, may have stopped in the middle of a transaction. The server keeps that open, with
-its locks on the state, until the connection ends, which can take hours. The fence refuses whatever it would still write, so nobody has
-to wait for it: `evict` ends its connections.
+A process that is paused, or cut off from the network, may have stopped in the middle of a
+transaction. The server keeps that open, with its locks on the state, until the connection ends,
+which can take hours. The fence refuses whatever it would still write, so nobody has to wait for it:
+`evict` ends its connections.
 
-For most variables `DEFAULT` is no value to set: it means the administrator's default, not the server's own.
+For most variables `DEFAULT` is no value to set: it means the administrator's default, not the
+server's own.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ class Setting:
     not_for_ddl: bool = False
     """Whether connections that run DDL have a value of their own."""
     needs_right: bool = False
-    """Whether some server lets only privileged users set it; without the privilege it is inherited."""
+    """Whether some server requires a privilege to set it; without that it is inherited."""
     first: bool = False
     """Whether even the query for the server's variables may fail without it."""
 
@@ -173,15 +176,15 @@ def assigned(settings: Collection[Setting]) -> str:
 
 
 ROW_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
-"""sql_mode for rows: a value that does not fit is an error; zero and invalid dates are values that the source may hold."""
+"""sql_mode for rows: unfit values are errors; zero and invalid dates the source may hold."""
 LOOSE_ROW_MODE = ROW_MODE.removeprefix("STRICT_ALL_TABLES,")
-"""The same, but a value that does not fit is changed; only for rows that were seen to fit otherwise."""
+"""The same, but unfit values are changed; only for rows that fitted otherwise."""
 DDL_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
-"""sql_mode for DDL: not strict, since the source took the statement. TiCDC's own MySQL sink does the same."""
+"""sql_mode for DDL: not strict, as in TiCDC's MySQL sink, since the source took it."""
 MARIADB_DDL_MODE = DDL_MODE + ",TIME_ROUND_FRACTIONAL"
-"""The same for MariaDB, which otherwise truncates fractions of a second that the source rounds when a column gets fewer digits."""
+"""The same for MariaDB, which else truncates fractions of seconds that the source rounds."""
 _NOT_SETTABLE = frozenset((1193, 1227, 1228, 1229, 1231, 1232, 1235, 1238, 1621, 8047))
-"""Errors for variables that this version lacks or sets in another way, values that it does not have, and a missing privilege."""
+"""Errors for variables or values that this version lacks, and for a missing privilege."""
 
 Query = Callable[[str], Any]
 """Runs a statement, and raises the driver's errors."""
@@ -197,7 +200,7 @@ def kind_of(version: str) -> Kind:
 
 
 def fetched(connection: Connection[Any], sql: str, arguments: Collection[Any] | None = None) -> list[tuple[Any, ...]]:
-    """Return all rows of a query; raise the driver's errors. A doubled ``%`` stands for one only with arguments."""
+    """Return all rows of a query; raise the driver's errors. With arguments ``%%`` is one ``%``."""
     with connection.cursor() as cursor:
         cursor.execute(sql, None if arguments is None else tuple(arguments))
         return list(cursor.fetchall())
@@ -216,19 +219,20 @@ def set_session(connection: Connection[Any], version: str, downstream: Downstrea
         "sql_select_limit": _UNLIMITED,
     }
     if ddl:
-        # The wait for the lock on a table as a whole; connections without DDL get a day of it from `SETTINGS`.
+        # The wait for a lock on the whole table; connections without DDL wait a day (`SETTINGS`).
         values["lock_wait_timeout"] = str(max(1, downstream.ddl_lock_wait))
     if ddl and kind == "mariadb":
-        # An ALTER that copies a table would ask again whether its JSON is valid, which MariaDB denies of what is deeper than 31 levels.
+        # An ALTER that copies a table would ask again whether its JSON is valid, which MariaDB
+        # denies of what is deeper than 31 levels.
         values["check_constraint_checks"] = "0"
     own = tuple(Setting(name, value, "") for name, value in values.items())
-    # A known server costs one statement; only the first connection of a process asks which variables there are.
+    # A known server costs one statement; a process's first connection asks for its variables.
     known = _known.get(key)
     if known is not None:
         try:
             query(assigned((*own, *known)))
         except pymysql.err.MySQLError as fault:
-            # The server or its privileges have changed since they were found out: do that again below.
+            # The server or its privileges have changed since: find out again below.
             if number_of(fault) not in _NOT_SETTABLE:
                 raise
         else:
@@ -249,7 +253,7 @@ def set_session(connection: Connection[Any], version: str, downstream: Downstrea
 
 
 def _set(query: Query, settings: list[Setting]) -> list[Setting]:
-    """Set these in one statement, or one by one if the server refuses that; return those that were accepted."""
+    """Set these in one statement, or singly if that is refused; return the accepted ones."""
     if not settings:
         return []
     try:
@@ -259,7 +263,7 @@ def _set(query: Query, settings: list[Setting]) -> list[Setting]:
             raise
         if len(settings) == 1:
             return []
-        # One variable that cannot be set refuses the whole statement, so each gets a statement of its own.
+        # One variable that cannot be set refuses the whole statement: set each singly.
         return [taken for setting in settings for taken in _set(query, [setting])]
     return settings
 
@@ -270,9 +274,10 @@ Run = Callable[[str], Any]
 
 
 def mark(query: Callable[[str], Any], state_schema: str) -> None:
-    """Mark a connection as ours: its default database becomes the state schema, which other users of the target have no use for.
+    """Mark a connection as ours: its default database is the state schema, which others avoid.
 
-    Connections for DDL do not get that mark: `database.fenced` decides about them, and whether to wait for their statement.
+    Connections for DDL do not get that mark: `database.fenced` decides about them, and whether to
+    wait for their statement.
 
     Raise the server's error if that schema does not exist yet.
     """
@@ -281,19 +286,22 @@ def mark(query: Callable[[str], Any], state_schema: str) -> None:
 
 
 def evict(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]:
-    """End all connections of this user that `mark` marked, except `ours` and those that run a SELECT; return their ids.
+    """End connections of this user with our `mark`, except `ours` and SELECTs; return their ids.
 
-    `run` goes through a marked connection too. A connection that runs a SELECT waits for a lock as we do, and holds none that we want.
-    Any user may end connections of the same user name without a privilege.
+    `run` goes through a marked connection too. A connection that runs a SELECT waits for a lock as
+    we do, and holds none that we want. Any user may end connections of the same user name without a
+    privilege.
     """
     found: tuple[int, ...] = ()
-    # Other connections with our default database, of the server that answers, else of any other in its cluster. The server's own spelling
-    # of that database is compared: a name that differs only by case is another state. The driver formats the text, which halves the
-    # doubled `%`.
-    for listing in ("processlist", "cluster_processlist"):  # TiDB alone has the second one, and takes long over it
+    # Other connections with our default database, of the server that answers, else of any other in
+    # its cluster. The server's own spelling of that database is compared: a name that differs only
+    # by case is another state. The driver formats the text, which halves the doubled `%`.
+    # TiDB alone has the second one, and takes long over it
+    for listing in ("processlist", "cluster_processlist"):
         with suppress(StorageConsumerError):
             rows = run(
-                # One's own user only: nobody else's connection is ours to end. Its name may hold an @, the host's may not.
+                # One's own user only: nobody else's connection is ours to end. Its name may hold an
+                # @, the host's may not.
                 f"SELECT id FROM information_schema.{listing} WHERE CAST(db AS BINARY) = CAST(DATABASE() AS BINARY) "
                 "AND user = LEFT(USER(), CHAR_LENGTH(USER()) - 1 - CHAR_LENGTH(SUBSTRING_INDEX(USER(), '@', -1))) "
                 "AND COALESCE(info, '') NOT LIKE 'SELECT%%'"
@@ -301,8 +309,10 @@ def evict(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]
             if found := tuple(sorted({int(connection) for (connection,) in rows}.difference(ours))):
                 break
     for connection in found:
-        # Errors are passed over: a connection may have ended by itself, and the caller tries its own work again anyway.
-        for statement in ("KILL {}", "KILL TIDB {}"):  # the second one is for TiDB without its global ids
+        # Errors are passed over: a connection may have ended by itself, and the caller tries its
+        # own work again anyway.
+        # the second one is for TiDB without its global ids
+        for statement in ("KILL {}", "KILL TIDB {}"):
             with suppress(StorageConsumerError):
                 run(statement.format(connection))
     if found:

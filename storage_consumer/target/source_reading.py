@@ -1,4 +1,4 @@
-"""What a comparison or an export reads of a server: snapshot after snapshot, tables as sides of a comparison, and tables as a whole.
+"""What a comparison or export reads of a server: snapshots, sides of comparisons, whole tables.
 
 Nothing here writes.
 """
@@ -51,7 +51,7 @@ from storage_consumer.target.session_settings import fetched, kind_of
 from storage_consumer.target.structure import ColumnFacts, columns_of, in_query, index_parts_of
 
 _GONE = frozenset((1412, 8055, 9006, 8028))
-"""The table's definition has changed since the snapshot; TiDB's garbage collection has passed it; TiDB's schema has changed."""
+"""The table's definition changed, TiDB's garbage collection passed, or its schema changed."""
 _NO_SAFE_POINT = "tikv_gc_safe_point"
 
 
@@ -81,7 +81,7 @@ class Reading:
     def __init__(
         self, downstream: Downstream, password: str, whose: str, pace: Pace | None = None, doing: str = "comparing"
     ) -> None:
-        """Take the settings; nothing connects before the first snapshot. `doing`: what for, in messages."""
+        """Take the settings without connecting; `doing` says in messages what for."""
         # TIMESTAMP values are compared in UTC.
         self._settings = replace(downstream, time_zone="UTC")
         self._password = password
@@ -133,7 +133,7 @@ class Reading:
             )
         self.rows("ROLLBACK")
         try:
-            # TiDB compares a TSO with what its garbage collection has left only where the setting changes.
+            # TiDB compares a TSO with its garbage collection only when the setting changes.
             self.rows("SET SESSION tidb_snapshot = ''")
             self.rows("SET SESSION tidb_snapshot = %s", (str(ts),))
         except TableError as fault:
@@ -153,7 +153,7 @@ class Reading:
                 self.close()
 
     def refuse_ignored(self, ts: int, table: str) -> None:
-        """Raise `ConfigError` if the server has not read a table as of this TSO, though it took the setting."""
+        """Raise `ConfigError` if the server took this TSO but did not read the table as of it."""
         self.rows(f"SELECT 1 FROM {table.replace('%', '%%')} LIMIT %s", (1,))
         ((text,),) = self.rows("SELECT @@tidb_last_query_info")
         read_at = int(json.loads(text)["start_ts"])
@@ -170,7 +170,7 @@ class Reading:
             return fetched(self.live(), sql, arguments or None)
 
     def raw(self, sql: str, arguments: Collection[Any] = ()) -> Iterator[tuple[bytes | None, ...]]:
-        """Yield all rows of a query whose columns are texts or bytes, each value as bytes; then wait for the pace."""
+        """Yield all rows as bytes, of a query for texts and bytes; then wait for the pace."""
         with self._translating(), self.live().undecoded() as connection:
             found = fetched(connection, sql, arguments or None)
         for row in found:
@@ -203,7 +203,7 @@ _LITERAL = re.compile(r"x?'(?:[^'\\]|''|\\.)*'", re.DOTALL)
 
 
 class ComparedTable:
-    """A table, read on one connection in whatever snapshot that has taken; a `compared_layout.Side`."""
+    """A table read on one connection in its current snapshot; a `compared_layout.Side`."""
 
     def __init__(self, reading: Reading, name: TableName) -> None:
         """Read the table called `name`; the server may spell it in another case."""
@@ -263,7 +263,7 @@ class ComparedTable:
     def _of_tidb(
         self, which: str, where: str, names: tuple[str, str], shown: str = "key_name"
     ) -> Iterator[tuple[str, str]]:
-        """Yield the names of indexes of a kind that only TiDB has, with another property of each."""
+        """Yield names of indexes of a kind that only TiDB has, each with another property."""
         if self._reading.kind != "tidb":
             return
         # An older TiDB has no such column, and no such indexes.
@@ -312,7 +312,7 @@ class ComparedTable:
         return boundary(self._reading, self.name, self._key(), keys, rows)
 
     def buckets(self) -> dict[int, Digest]:
-        """Return the digests of all rows, by the bucket into which a hash of their content puts them."""
+        """Return the digests of all rows by bucket, chosen by a hash of their content."""
         sums = ", ".join(_TOTAL.format(part) for part in ("LEFT(h, 15)", "SUBSTRING(h, 16, 15)"))
         bucket = "IFNULL(CAST(CONV(SUBSTRING(h, 31, 2), 16, 10) AS UNSIGNED), 256)"
         found = self._reading.rows(
@@ -335,21 +335,23 @@ class ComparedTable:
         return [self.layout.columns[place] for place in self.layout.key]
 
     def _hash(self) -> str:
-        """Return the hash of a row: of all columns whose texts agree, so joined that no two rows look alike."""
+        """Return a row's hash: of all columns with agreeing texts, joined without ambiguity."""
         parts = []
         for column in self.layout.columns:
             if not column.agrees:
                 continue
             name, form = _name_of(column), column.form
             text = form.summed.replace("{}", name)
-            # Each part shows where its text ends, and no text looks like NULL. A value that is larger than the server computes with must
-            # not look like one either: it makes the whole hash NULL.
+            # Each part shows where its text ends, and no text looks like NULL. A value that is
+            # larger than the server computes with must not look like one either: it makes the whole
+            # hash NULL.
             shown = f"SHA2({text}, 256)" if form.is_wide else f"CONCAT(LENGTH({text}), ':', {text})"
             parts.append(f"IFNULL({text}, 'N'), ';'" if form.is_plain else f"IF({name} IS NULL, 'N', {shown})")
         return f"SHA2(CONCAT({', '.join(parts)}), 256)" if parts else "SHA2('', 256)"
 
     def _hashed(self, where: str) -> str:
-        # The limit keeps the server from merging this into the query around it, which would compute each hash several times.
+        # The limit keeps the server from merging this into the query around it, which would compute
+        # each hash several times.
         return f"SELECT {self._hash()} AS h FROM {in_query(self.name)} WHERE {where} LIMIT 18446744073709551615"
 
     def _fetched(self, where: str, arguments: Sequence[Any]) -> Iterator[Row]:
@@ -366,7 +368,7 @@ class ComparedTable:
 
 
 def _column_shape(kind: str, facts: ColumnFacts) -> ColumnShape:
-    # MariaDB shows what may be NULL as if it said DEFAULT NULL; the text 'NULL' has quotation marks there.
+    # MariaDB shows a nullable column as DEFAULT NULL; the text 'NULL' has quotation marks.
     has_none = facts.default is None or (kind == "mariadb" and text_of(facts.default) == "NULL")
     return ColumnShape(
         name=facts.name,
@@ -412,7 +414,7 @@ def _name_of(column: SideColumn) -> str:
 
 
 def _value_of(column: SideColumn, value: bytes, *, foreign: str) -> tuple[str, list[Any]]:
-    """Return the expression of a key's value and its arguments; `foreign`: the expression of one that this column cannot hold.
+    """Return a key value's expression and arguments; `foreign`: for one this column cannot hold.
 
     A number is given as a number, since TiDB compares texts with numbers as floating-point ones.
     """
@@ -430,22 +432,23 @@ def _value_of(column: SideColumn, value: bytes, *, foreign: str) -> tuple[str, l
 def _beyond(key: list[tuple[SideColumn, bytes]], way: str, *, inclusive: bool) -> tuple[str, list[Any]]:
     """Return the condition that a row's key lies beyond a key, in one way."""
     (column, value), *rest = key
-    # Any border will do for a side that cannot hold the value, as long as each row is on one side of it.
+    # Any border does for a side that cannot hold the value, if each row is on one side of it.
     name, (border, arguments) = _name_of(column), _value_of(column, value, foreign="''")
     if not rest:
         return f"{name} {way}{'=' if inclusive else ''} {border}", arguments
     inner, values = _beyond(rest, way, inclusive=inclusive)
-    # The first part lets the server look the range up; what lies on the border is told apart by the second one.
+    # The first part lets the server use an index; the second decides about the border itself.
     return f"{name} {way}= {border} AND ({name} {way} {border} OR ({inner}))", [*arguments, *arguments, *values]
 
 
 def _with_constants(reading: Reading, table: str, columns: Sequence[ColumnShape]) -> tuple[ColumnShape, ...]:
-    """Return the columns of a table with their constant defaults, asked of the server as values. `table`: its name in a query with arguments.
+    """Return a table's columns with constant defaults, read as values. `table`: its quoted name.
 
-    What servers show of a default is not exact: MySQL and MariaDB show '?' for a character beyond U+FFFF, MySQL shows bytes in hexadecimal
-    digits and ends them at a NUL, MariaDB escapes some characters or shows bytes in hexadecimal digits, and TiDB shows a year as it was
-    written. A TIMESTAMP is one moment; MySQL shows it in the time zone of the session that made it, the others in that of the session that
-    looks.
+    What servers show of a default is not exact: MySQL and MariaDB show '?' for a character beyond
+    U+FFFF, MySQL shows bytes in hexadecimal digits and ends them at a NUL, MariaDB escapes some
+    characters or shows bytes in hexadecimal digits, and TiDB shows a year as it was written. A
+    TIMESTAMP is one moment; MySQL shows it in the time zone of the session that made it, the others
+    in that of the session that looks.
     """
     asked = [column for column in columns if _is_asked(reading.kind, column)]
     found: dict[str, bytes | None] = {}
@@ -471,7 +474,7 @@ def _default_of(column: ColumnShape) -> str:
 
 
 def _is_asked(kind: str, column: ColumnShape) -> bool:
-    """Return whether a default is a constant that a server may show in another way. An expression is not run."""
+    """Return whether a default is a constant that servers show differently; run no expression."""
     # TiDB calls each default generated whose column follows the clock.
     if column.default is None or column.extra == "DEFAULT_GENERATED":
         return False
@@ -498,7 +501,7 @@ class ExportedTable:
         self.key = tuple(key)
 
     def statements(self) -> tuple[str, str]:
-        """Return the CREATE DATABASE and the CREATE TABLE. Raise `ConfigError` if there is no such table."""
+        """Return CREATE DATABASE and CREATE TABLE; raise `ConfigError` without such a table."""
         looked = ComparedTable(self._reading, self.name)
         shape = looked.structure()
         if shape is None or shape.is_view:
@@ -512,7 +515,7 @@ class ExportedTable:
         return self._shown(f"SHOW CREATE VIEW {qualified(self.name)}")
 
     def find_key(self) -> None:
-        """Find out by what ranges of rows can be read in the order in which they are stored; a table without is read in one."""
+        """Find the columns for ranges in storage order; a table without them is read in one."""
         try:
             self._reading.rows(f"SELECT {quote(_ROW_ID.name)} FROM {in_query(self.name)} LIMIT %s", (1,))
         except TableError:

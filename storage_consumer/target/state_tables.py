@@ -1,7 +1,8 @@
-"""The tables of the state schema in the target: small, InnoDB, created on first start, with a version number.
+"""The state schema's tables: small, InnoDB, created on first start, with a version number.
 
-Only this module names them and their columns. Everybody else builds statements from `state_tables`. `checkpoint` runs them on
-connections of SQLAlchemy; `as_text` and `for_tasks` make text for those who have a connection of the driver.
+Only this module names them and their columns. Everybody else builds statements from `state_tables`.
+`checkpoint` runs them on connections of SQLAlchemy; `as_text` and `for_tasks` make text for those
+who have a connection of the driver.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ NOW = func.utc_timestamp(6)
 STATE_VERSION = 6
 """Increased whenever a table changes its shape."""
 MIGRATED = (2, 3, 4, 5)
-"""Older versions that can be migrated: they lack tables, which are created, and columns of `StateTables.added`."""
+"""Older versions that migrate by new tables and the columns of `StateTables.added`."""
 
 IDENTITY = ("table_dir", "version", "checksum")
-"""The columns that tell one schema file, and so one statement, from all others; see `DdlStep.identity`."""
+"""Columns that identify a schema file, and so a statement; see `DdlStep.identity`."""
 EVERY_TABLE = ""
 """The key in ``table_writes`` of a note that holds for every table."""
 QUARANTINE_VALUES = (
@@ -100,8 +101,8 @@ class StateTables:
             _text("error"),
         )
         self.files = self._table("file_progress", _key("stream", _STREAM), _tso("done_upto"), _tso("left_out"))
-        # One row per `CHUNK` consecutive numbers of a file sequence: a digest of each finished file. As many as a chunk has numbers, of one
-        # width: a number's place is its remainder.
+        # One row per `CHUNK` consecutive numbers of a file sequence: a digest of each finished
+        # file. As many as a chunk has numbers, of one width: a number's place is its remainder.
         self.digests = self._table(
             "file_digests",
             _key("stream", _STREAM),
@@ -140,7 +141,8 @@ class StateTables:
             _moment("started_at", nullable=True),
             _moment("finished_at", nullable=True),
         )
-        # One row per statement that an operator decided on; it counts until the journal says done or skipped.
+        # One row per statement that an operator decided on, valid until the journal is done or
+        # skipped.
         self.decisions = self._table(
             "ddl_decision",
             *_identity(),
@@ -160,7 +162,7 @@ class StateTables:
             Column("listed", MEDIUMTEXT),
             _tso("listed_at", server_default="0"),
         )
-        # One row per table with the operator's last decision; without `obeyed_at` no consumer has seen it.
+        # One row per table: the operator's last decision; unseen while `obeyed_at` is NULL.
         self.table_decisions = self._table(
             "table_decision",
             _key("table_key"),
@@ -234,7 +236,7 @@ class StateTables:
             Column("retry_asked_by", String(_NAME)),
             Column("retry_answer", Text),
         )
-        # One row per table that was compared with the source: how far, at which commit-ts, and what was found.
+        # One row per compared table: how far, at which commit-ts, and what was found.
         self.verified = self._table(
             "verify_results",
             *_named("table_key"),
@@ -243,7 +245,8 @@ class StateTables:
             _moment("compared_at"),
             _long("document"),
         )
-        # The one row with what the writer last said of itself; and one row per minute: how far the feed was, and what was done.
+        # The one row with what the writer last said of itself; and one row per minute: how far the
+        # feed was, and what was done.
         self.report = self._table("report", _id("id"), _tso("epoch"), _moment("written_at"), _long("document"))
         self.minutes = self._table(
             "report_minutes",
@@ -260,23 +263,23 @@ class StateTables:
         yield self.files, self.files.c.left_out
 
     def removed(self) -> Iterator[tuple[Table, str]]:
-        """Yield the columns that tables of an older version may have, and that nothing writes any more."""
+        """Yield columns that older versions' tables may have and that are no longer written."""
         yield self.files, "tag"
 
     def standing(self) -> Select[Any]:
-        """Return the query for document and outcome of all results of `verify`, by name; a table that the source dropped has none."""
+        """Query document and outcome of `verify`'s results by name, without dropped tables."""
         kept, progress = self.verified.c, self.tables.c
         gone = and_(progress.table_key == kept.table_key, progress.state == TableState.DROPPED)
         query = select(kept.document, kept.outcome).where(~select(progress.table_key).where(gone).exists())
         return query.order_by(kept.schema_name, kept.table_name)
 
     def for_tasks(self) -> TaskStatements:
-        """Return what a task runs, as text: an executor then builds no statement, and need not load SQLAlchemy."""
+        """Return what tasks run as text, so that executors need not load SQLAlchemy."""
         slots, progress = self.slots, self.tables
         of_slot, of_table = slots.c.slot == bindparam("of"), progress.c.table_key == bindparam("of")
         loads = self.loads
         of_load = loads.c.table_key == bindparam("of")
-        # `attempt` and `finished` too, so that one locked read answers all that a transaction has to know.
+        # With `attempt` and `finished`, one locked read answers all that a transaction asks.
         fence = select(slots.c.epoch, slots.c.window_id, slots.c.attempt, slots.c.finished).where(of_slot)
         moved = insert(progress).values(
             table_key=bindparam("of"),
@@ -291,7 +294,8 @@ class StateTables:
         of_entries = kept.c.table_key == bindparam("of")
         row: dict[str, ColumnElement[Any]] = {name: bindparam(name) for name in QUARANTINE_VALUES}
         new = insert(kept).values(**row, first_seen=now, last_seen=now)
-        # Assigned in this order, by what the entry held so far: the same row again keeps the image that was found first.
+        # Assigned in this order, by what the entry held so far: the same row again keeps the image
+        # that was found first.
         same = kept.c.commit_ts == new.inserted.commit_ts
         changed: dict[str, ColumnElement[Any]] = {
             "held_before": case((same, kept.c.held_before), else_=new.inserted.held_before)
@@ -299,7 +303,7 @@ class StateTables:
         changed |= {
             name: new.inserted[name] for name in QUARANTINE_VALUES if name not in ("table_key", "digest", "held_before")
         }
-        # Updates compare nothing: the same transaction has read the row before, under a lock, and judged it.
+        # Updates compare nothing: the transaction has read and judged the row under a lock.
         return TaskStatements(
             lock_slot=_template(fence.with_for_update()),
             claim_slot=_template(update(slots).where(of_slot).values(attempt=bindparam("by"))),
@@ -328,14 +332,14 @@ def state_tables(schema: str) -> StateTables:
 
 
 def as_text(statement: DQLDMLClauseElement) -> tuple[str, list[Any]]:
-    """Return a statement as the driver takes it, with ``%s`` for each argument, and the arguments."""
+    """Return a statement with ``%s`` for each argument, as the driver takes it, and those."""
     made = statement.compile(dialect=mysql.dialect(), compile_kwargs={"render_postcompile": True})
     # In the order in which the text names them.
     return str(made), [made.params[name] for name in made.positiontup or ()]
 
 
 def put(table: Table, values: Mapping[str, object]) -> Insert:
-    """Return the statement that stores a row under its primary key; in a row that exists, columns not in `values` stay as they are."""
+    """Store a row under its primary key; an existing row keeps columns not in `values`."""
     # The primary key is what the row is found by, so it never changes.
     changed = {name: value for name, value in values.items() if not table.c[name].primary_key}
     return insert(table).values(dict(values)).on_duplicate_key_update(changed)
@@ -355,12 +359,12 @@ def verify_row(table_key: str, result: TableResult) -> dict[str, object]:
 
 
 def same_statement(one: Table, other: Table) -> ColumnElement[bool]:
-    """Return the condition that rows of two tables belong to the same schema file, and so to the same statement."""
+    """Return the condition that rows of two tables belong to one schema file and statement."""
     return and_(*(one.c[name] == other.c[name] for name in IDENTITY))
 
 
 def _template(statement: DQLDMLClauseElement) -> str:
-    """Return a statement as text, with ``%(name)s`` for each parameter; a ``%`` of the schema's name is doubled, as formatting wants."""
+    """Return a statement with ``%(name)s`` parameters and each ``%`` of the schema doubled."""
     return str(statement.compile(dialect=mysql.dialect(paramstyle="pyformat")))
 
 

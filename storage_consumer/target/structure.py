@@ -1,6 +1,7 @@
-"""What the target's tables look like: databases, tables, columns, keys and views, read from information_schema and SHOW CREATE.
+"""The target's databases, tables, columns, keys and views, from information_schema and SHOW CREATE.
 
-It also has what a table's keys were when our last statement left it, as noted in the state schema, and who holds locks on a table.
+It also has what a table's keys were when our last statement left it, as noted in the state schema,
+and who holds locks on a table.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _IDLE = 60.0
 
 
 class TargetSession:
-    """Runs the driver's queries on one connection at a time: opened at first use, and again after a loss."""
+    """Runs the driver's queries on one connection, opened at first use and after a loss."""
 
     def __init__(self, downstream: Downstream, password: str) -> None:
         """Take the settings; nothing connects yet."""
@@ -68,7 +69,7 @@ class TargetSession:
         self.current = None
 
     def check(self) -> None:
-        """Connect once. Raise `ConfigError` for a refused login, `TargetUnavailable` if nobody answers."""
+        """Connect once; raise `ConfigError` for a refused login, else `TargetUnavailable`."""
         self.live()
         self.close()
 
@@ -81,7 +82,8 @@ class TargetSession:
             except DRIVER_FAULTS:
                 self.close()
         if self.current is None or not self.current.open:
-            # With the settings for DDL: what the driver reads and what its statements do happen in the same kind of session.
+            # With the settings for DDL: what the driver reads and what its statements do happen in
+            # the same kind of session.
             self.current = connect(self._downstream, self._password, ddl=True)
         self._used = time.monotonic()
         return self.current
@@ -93,7 +95,8 @@ class TargetSession:
                 return fetched(self.live(), sql, arguments)
         except Exception as fault:
             self.close()
-            if fault.__cause__ is not None and is_denied(fault.__cause__):  # of tables it reads only the state's own
+            # of tables it reads only the state's own
+            if fault.__cause__ is not None and is_denied(fault.__cause__):
                 message = state_remedy(fault.__cause__, self.rows, self._downstream.state_schema)
                 raise ConfigError(message) from fault
             raise
@@ -143,7 +146,7 @@ def _line(text: str) -> str:
 
 
 def key_drift(noted: Iterable[str], table: TargetTable) -> str:
-    """Return what the table has beyond the noted keys, or "". A collation counts only in a key that was noted."""
+    """Return what the table has beyond the noted keys, or ""; collations count if noted."""
     known, now = set(noted), keys_of(table)
     passed_over = set() if _KNOWS_EXPRESSIONS in known else set(_over_expressions(table))
     new_keys = [line for line in now if line.startswith("unique") and line not in known | passed_over]
@@ -185,7 +188,7 @@ _TIDB = (
     "JOIN information_schema.tables t ON FIND_IN_SET(t.tidb_table_id, x.related_table_ids) "
     "WHERE p.id <> CONNECTION_ID() AND (t.table_schema, t.table_name) IN ({})"
 )
-"""Open transactions that have used a table, of the TiDB server that answers: asking a whole cluster can take a minute."""
+"""Open transactions on a table, of this TiDB server only: a whole cluster can take a minute."""
 _ON_TABLES = (_MYSQL, _MARIADB, _TIDB)
 """Queries for the holders of locks on given tables; a server that does not know one refuses it."""
 _OPEN = (
@@ -193,16 +196,17 @@ _OPEN = (
     "JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id "
     "WHERE p.id <> CONNECTION_ID() ORDER BY x.trx_started"
 )
-"""Open transactions, oldest first: where the server does not tell of locks, one of them holds them."""
+"""Open transactions, oldest first; where the server hides locks, one of them holds them."""
 _LASTING = 2
-"""Seconds for which such a transaction has to go on to be told: longer than the second to which its start is known."""
+"""Seconds such a transaction must be open to be reported; its start is known to the second."""
 
 
 def blockers(query: Query, names: Iterable[TableName]) -> tuple[str, ...]:
-    """Return one line per connection that may hold a lock on these tables; nothing if the server tells nothing.
+    """Return a line per connection that may lock these tables; empty if the server tells nothing.
 
-    These are the holders if the server names them, else all connections with an open transaction, oldest first. What is over within two
-    seconds, such as a transaction of this program, has kept nothing waiting.
+    These are the holders if the server names them, else all connections with an open transaction,
+    oldest first. What is over within two seconds, such as a transaction of this program, has kept
+    nothing waiting.
     """
     # Databases are left out: locks are shown by table.
     wanted = sorted({(name.schema, name.table) for name in names if name.table})
@@ -210,7 +214,7 @@ def blockers(query: Query, names: Iterable[TableName]) -> tuple[str, ...]:
         return ()
     pairs = ", ".join(["(%s, %s)"] * len(wanted))
     arguments = [part for pair in wanted for part in pair]
-    # Each server refuses queries that are made for others, so trying them is surer than judging by its version.
+    # Servers refuse queries made for others: trying is surer than judging by version.
     for sql in _ON_TABLES:
         with suppress(StorageConsumerError):  # not this server's, or a right that we lack
             if found := query(sql.format(pairs), arguments):
@@ -243,9 +247,9 @@ def _holders(found: list[tuple[Any, ...]]) -> tuple[str, ...]:
 _COUNTER = re.compile(
     rb"(?m)^(\) ENGINE=\w+[^'\n]*?) (?:AUTO_INCREMENT=\d+|/\*T!\[auto_rand_base\] AUTO_RANDOM_BASE=\d+ \*/)"
 )
-"""Counters of a table. Rows and restarts of the server change them too, so they say nothing about a statement."""
+"""A table's counters; rows and restarts change them too, so they say nothing of a statement."""
 _FOREIGN_KEY = re.compile(rb",?\n  CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*")
-"""A foreign key, which any statement may drop that it holds up, of another table as well. One that runs twice is left out."""
+"""A foreign key, which any statement that it blocks may drop; fingerprints leave it out."""
 _UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300, 1059, 1103))
 """The last three: no table can have the name."""
 _CHUNK = 500
@@ -282,7 +286,7 @@ class ColumnFacts(NamedTuple):
 
     @property
     def generated(self) -> str:
-        """``VIRTUAL``, ``STORED``, or empty. MySQL's DEFAULT_GENERATED marks a default expression, not a generated column."""
+        """``VIRTUAL``, ``STORED`` or empty; DEFAULT_GENERATED marks a default expression."""
         flags = self.extra.upper()
         if "VIRTUAL" in flags:
             return "VIRTUAL"
@@ -305,7 +309,7 @@ class IndexPart(NamedTuple):
 
 
 def columns_of(query: Query, names: Collection[TableName]) -> Mapping[TableName, list[ColumnFacts]]:
-    """Return the columns of these tables, in order. `names` are in the server's spelling; so are those that are found."""
+    """Return these tables' columns in order, by `names` in the server's spelling."""
     found = defaultdict[TableName, list[ColumnFacts]](list)
     where, arguments = _where(names)
     for schema, table, *facts in query(
@@ -347,7 +351,7 @@ def index_parts_of(
 
 
 def _where(names: Collection[TableName]) -> tuple[str, list[str]]:
-    """Return the condition that a row of information_schema is about one of these tables, and its arguments."""
+    """Return the condition, with arguments, for rows of information_schema about these tables."""
     pairs = ", ".join(["(%s, %s)"] * len(names))
     return f"(table_schema, table_name) IN ({pairs})", [part for name in names for part in (name.schema, name.table)]
 
@@ -357,12 +361,13 @@ def _table(schema: Any, table: Any) -> TableName:
 
 
 class TargetStructure(TargetSession):
-    """Reads the structure of tables and databases; names are found even if the target spells them in another case.
+    """Reads the structure of tables and databases, whose names may differ in case.
 
-    It also notes, in the state schema, which keys a table has when our last statement leaves it, so that a change by somebody else is
-    found. Rows are written by REPLACE, which is right only under the source's unique keys: with one more key, or another collation in a
-    key, rows push others out. A schema file names the primary key alone. So rows are written only to a table that has no more keys than
-    its note.
+    It also notes, in the state schema, which keys a table has when our last statement leaves it, so
+    that a change by somebody else is found. Rows are written by REPLACE, which is right only under
+    the source's unique keys: with one more key, or another collation in a key, rows push others
+    out. A schema file names the primary key alone. So rows are written only to a table that has no
+    more keys than its note.
     """
 
     @property
@@ -370,11 +375,12 @@ class TargetStructure(TargetSession):
         return state_tables(self._downstream.state_schema).keys
 
     def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:
-        """Return the noted keys of those tables that have a note, by folded name; empty if the state schema does not exist."""
+        """Return noted keys by folded name of table; empty if the state schema does not exist."""
         keys = {key_of(name): name.folded() for name in names}
         there = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
         notes = self._notes
-        # Asked first: before the first start there is no state schema, and a refused query would close the connection.
+        # Asked first: before the first start there is no state schema, and a refused query would
+        # close the connection.
         if not keys or not self.rows(there, (notes.schema, notes.name)):
             return {}
         rows = self.rows(*as_text(select(notes.c.table_key, notes.c.unique_keys).where(notes.c.table_key.in_(keys))))
@@ -394,11 +400,11 @@ class TargetStructure(TargetSession):
                 self.rows(*as_text(put(self._notes, note)))
 
     def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
-        """Return folded name → the target's own spelling, for tables and databases (empty table name) that exist."""
+        """Map folded to own names of existing tables and databases (empty table name)."""
         return existing(self.rows, wanted)
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """Return the tables that exist, by folded name, each with what somebody else added to its keys."""
+        """Return the existing tables by folded name, each with what others added to its keys."""
         tables = self.read(wanted)
         known = self.noted(tables)
         return {
@@ -407,9 +413,9 @@ class TargetStructure(TargetSession):
         }
 
     def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """Return the same as `describe`, without comparing noted keys. Names of databases (empty table name) are passed over."""
+        """Return `describe` without comparing noted keys; skip databases (empty table name)."""
         names = sorted({name for name in wanted if name.table})
-        # Exact names first: the server finds them immediately, while a search without case scans the database.
+        # Exact names first: the server finds them at once, while a caseless search scans all.
         found = self._read_all([name for name in names if not (is_far(name.schema) or is_far(name.table))])
         if missing := [name for name in names if name.folded() not in found]:
             # In another case, as servers that compare names by case may have it.
@@ -463,10 +469,10 @@ class TargetStructure(TargetSession):
         return bool(self.rows(f"SELECT 1 FROM {in_query(name)} LIMIT %s", (1,)))
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
-        """Return a hash of the structure of tables (empty table name: of a database), or of their absence."""
+        """Return a hash of the structure of tables (a database if no name), or of their absence."""
         digest = hashlib.sha256()
         for name in sorted(set(names)):
-            # Exact names first: other spellings are searched for only where there is nothing under this one.
+            # Exact names first: other spellings are searched for only if this one is missing.
             structure = self._definition(name)
             if not structure and (real := self.existing([name]).get(name.folded(), name)) != name:
                 structure = self._definition(real)
@@ -474,7 +480,7 @@ class TargetStructure(TargetSession):
         return digest.hexdigest()
 
     def _definition(self, name: TableName) -> bytes:
-        """Return what SHOW CREATE says, or nothing. It holds defaults of binary columns as they are, so it is no text."""
+        """Return SHOW CREATE as bytes, which binary defaults require, or nothing."""
         # For a database `qualified` ends in the empty name of a table, .``, which is cut off.
         sql = f"SHOW CREATE TABLE {qualified(name)}" if name.table else f"SHOW CREATE DATABASE {qualified(name)[:-3]}"
         try:
@@ -493,7 +499,7 @@ class TargetStructure(TargetSession):
         return _FOREIGN_KEY.sub(b"", _COUNTER.sub(rb"\1", row[1])) if row else b""
 
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
-        """Return the names of a table's parts, as far as they matter for a statement; empty if there is no such table."""
+        """Return the names of a table's parts that matter for a statement; empty if no table."""
         name = self.existing([name]).get(name.folded(), name)
         query, place = self.rows, (name.schema, name.table)
         columns = columns_of(query, [name]).get(name, [])
@@ -532,12 +538,12 @@ class TargetStructure(TargetSession):
         )
 
     def _index_columns(self, name: TableName) -> dict[str, list[str]]:
-        """Return each index of a table with its columns, all folded. `name` is in the target's spelling."""
+        """Return a table's indexes with columns, folded; `name`: in the target's spelling."""
         indexes = index_parts_of(self.rows, [name], shows_expressions=False).get(name, {})
         return {folded_name(index): [folded_name(part.column) for part in parts] for index, parts in indexes.items()}
 
     def _is_scattered(self, name: TableName) -> bool:
-        """Return whether a table has rows in another partition than at the source: all by KEY, those of NULL by HASH."""
+        """Return whether rows are in other partitions than at the source: KEY, HASH of NULL."""
         methods = (
             "SELECT DISTINCT partition_method, partition_expression FROM information_schema.partitions "
             "WHERE table_schema = %s AND table_name = %s"
@@ -560,10 +566,10 @@ class TargetStructure(TargetSession):
         return bool(self.rows(found, (number,)))
 
     def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:
-        """Return the foreign keys of these tables and those that refer to them; and the first table's indexes with their columns, folded."""
+        """Return foreign keys of and to these tables; and the first one's indexes, folded."""
         wanted = {name.folded() for name in names}
         columns: dict[tuple[TableName, str], list[tuple[str, TableName, str]]] = {}
-        # All are read, and chosen here: a name of the statement may be in another case than the target's.
+        # All are read and chosen here: the statement's names may differ in case from the target's.
         for row in self.rows(_KEY_COLUMNS, ()):
             key, schema, table, column, other_schema, other_table, other_column = map(text_of, row)
             other = _table(other_schema, other_table).folded()
@@ -593,7 +599,7 @@ class TargetStructure(TargetSession):
         return found.get(closest(schema, found) or schema)
 
     def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
-        """Return who holds locks that a statement on these tables waits for, as far as the server tells."""
+        """Return who holds locks that a statement on these tables waits for, if known."""
         return blockers(self.rows, names)
 
 
@@ -621,7 +627,7 @@ def _column(facts: ColumnFacts) -> TargetColumn:
 
 
 def _unique_key(parts: Sequence[IndexPart]) -> UniqueKey | str:
-    """Return a unique index with these parts, each a column or an expression; where one is an expression, what all are over."""
+    """Return a unique index of these parts; of those with expressions, what all are over."""
     if any(part.is_expression for part in parts):
         return ", ".join(
             f"({part.column})" if part.is_expression else quote(folded_name(part.column)) for part in parts

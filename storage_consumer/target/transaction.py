@@ -1,4 +1,4 @@
-"""One connection to the target and one slot of a window. Every transaction checks the fence first, and is retried where that is safe."""
+"""One connection and one slot of a window; transactions check the fence and retry if safe."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ class FencedConnection:
         self._claimed = False
         self._queues = False
         self.repeats = False
-        """Whether another attempt of this task has written in this window: what that one quarantined is known only to the state."""
+        """Whether another attempt of this task wrote in this window; the state has its quarantine.
+        """
 
     def finish(self) -> None:
         """Close the slot: no other attempt of this task may write in this window."""
-        # A task that wrote nothing has claimed no slot, so there is nothing that another attempt could repeat.
+        # A task that wrote nothing has claimed no slot: another attempt has nothing to repeat.
         if self._claimed:
             self._in_transaction("finishing a task", self.state_schema, self._close_slot, "table resume")
 
@@ -69,8 +70,8 @@ class FencedConnection:
     def transaction(self, work: TablePlan, body: Callable[[], T]) -> T:
         """Run `body` between the check of the fence and the commit; return its result.
 
-        If the answer to a commit is lost, all of it runs again. That is safe: last states are idempotent, and events look at the
-        stored checkpoint first.
+        If the answer to a commit is lost, all of it runs again. That is safe: last states are
+        idempotent, and events look at the stored checkpoint first.
         """
 
         def fenced() -> T:
@@ -80,7 +81,7 @@ class FencedConnection:
                 self.lock_table(work)
             return body()
 
-        # The claim stands only once its commit is known; until then a retry may have to claim the slot again.
+        # The claim holds once its commit is known; until then a retry may have to claim again.
         written = self._in_transaction(f"writing {work.name}", work.name.schema, fenced, f"table resume {_flag(work)}")
         self._claimed = True
         return written
@@ -88,7 +89,8 @@ class FencedConnection:
     def _in_transaction(self, doing: str, schema: str, body: Callable[[], T], command: str) -> T:
         """Run `body` in a transaction that is retried after a deadlock or a lost connection.
 
-        `schema` holds the tables that it writes, and `command` is what a message tells to run after the remedy.
+        `schema` holds the tables that it writes, and `command` is what a message tells to run after
+        the remedy.
         """
         tries = 0
         while True:
@@ -96,7 +98,7 @@ class FencedConnection:
             try:
                 self.query("START TRANSACTION")
                 result = body()
-                # If the answer is lost, nobody knows whether it committed; `body` has to be right either way.
+                # If the answer is lost, the commit is unknown; `body` must be right either way.
                 self.query("COMMIT")
             except (pymysql.err.MySQLError, OSError, EOFError) as fault:
                 if why := self._recover(fault, tries, doing, schema):
@@ -112,14 +114,19 @@ class FencedConnection:
                 return result
 
     def _recover(self, fault: Exception, tries: int, doing: str, schema: str) -> str:
-        """Prepare another try, or raise the error for the caller; return what is wrong, and its remedy, if a right is missing."""
-        # A conflict may have ended only its statement (a lock wait does), so the transaction is rolled back explicitly.
+        """Prepare a retry or raise the caller's error; return what is wrong and its remedy.
+
+        The remedy is empty unless a right is missing.
+        """
+        # A conflict may have ended only its statement (a lock wait does), so the transaction is
+        # rolled back explicitly.
         if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
             self._rollback()
             # From here on writers of a table with further unique keys queue; see `transaction`.
             self._queues = True
             _pause(tries, 0.02)
-        # Nobody knows what became of the transaction; the next try asks the slot and, for events, the stored checkpoint.
+        # Nobody knows what became of the transaction; the next try asks the slot and, for events,
+        # the stored checkpoint.
         elif is_connection_loss(fault) and tries < CONNECTION_TRIES:
             self._forget()
             _pause(tries, 0.2)
@@ -131,7 +138,7 @@ class FencedConnection:
         return ""
 
     def _of_state(self, run: Callable[[], T]) -> T:
-        """Run a statement on the state's own tables; raise what stops the whole run if the state is missing or denied."""
+        """Run a statement on the state's tables; stop the run if the state is missing or denied."""
         try:
             return run()
         except pymysql.err.MySQLError as fault:
@@ -148,15 +155,16 @@ class FencedConnection:
         self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
     def check_slot(self) -> None:
-        """Lock the task's slot, and claim it in the first transaction of an attempt; raise `TargetUnavailable` if it was lost or is finished.
+        """Lock the task's slot, and claim it first of all; raise `TargetUnavailable` if it is lost.
 
-        Without this, a second attempt (after a lost executor, or by speculation) could repeat the beginning of what the first
-        one has finished, and be killed before it reaches the end.
+        Without this, a second attempt (after a lost executor, or by speculation) could repeat the
+        beginning of what the first one has finished, and be killed before it reaches the end.
         """
         attempt, finished = self._lock_slot(self._partition)
         if self._claimed and attempt != self._attempt:
             raise TargetUnavailable("another attempt of this task has taken over its slot")
-        if finished and attempt != self._attempt:  # our own is possible: the answer to its commit was lost
+        # our own is possible: the answer to its commit was lost
+        if finished and attempt != self._attempt:
             raise TargetUnavailable(
                 "another attempt of this task has finished; what it wrote is not written again in this window"
             )
@@ -170,7 +178,7 @@ class FencedConnection:
         return self._mark_slot(self.spec.statements.close_slot)
 
     def _lock_slot(self, slot: int) -> tuple[str, int]:
-        """Lock a slot for this transaction; return the attempt that holds it, and whether that has finished.
+        """Lock a slot for this transaction; return its attempt, and whether that has finished.
 
         Raise `LeaseLost` if the slot belongs to another epoch or window.
         """
@@ -192,7 +200,8 @@ class FencedConnection:
         """Return the connection, opened at first use."""
         if self._connection is None:
             target = self.spec.downstream
-            # Marked, so that a later owner can end this connection if its process is paused in the middle of a transaction.
+            # Marked, so that a later owner can end this connection if its process is paused in the
+            # middle of a transaction.
             self._connection = connect(
                 target, self._password, prepare=lambda made: mark(made.query, target.state_schema)
             )
@@ -229,10 +238,10 @@ class FencedConnection:
 
 
 def _pause(tries: int, base: float) -> None:
-    """Sleep longer after each try, at most 5 seconds, with a random share so that tasks do not keep pace."""
+    """Sleep longer after each try, up to 5 s, in part at random so that tasks spread."""
     time.sleep(min(5.0, base * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
 
 
 def _flag(work: TablePlan) -> str:
-    """Return ``--table NAME`` for a shell: the name at the source, whose spelling is known where the target has the same."""
+    """Return ``--table NAME`` for a shell, by the source's name, which has the known spelling."""
     return table_flag(work.name) if key_of(work.name) == work.table_key else f"--table {shell_word(work.table_key)}"

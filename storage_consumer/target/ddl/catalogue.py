@@ -1,8 +1,9 @@
-"""What a statement of TiDB needs to run on MySQL or MariaDB: additions and omissions, as edits of its text. Pure.
+"""How a statement of TiDB is edited to run on MySQL or MariaDB: additions and omissions. Pure.
 
-`DIFFERENCES` lists each with its reason. What changes nothing about rows is left out where a server does not know it. What would
-change rows stays, so that the server refuses it and the table stops. The rules for options of tables, partitions and databases are here,
-those for columns and indexes in `column_rules` and `index_rules`.
+`DIFFERENCES` lists each with its reason. What changes nothing about rows is left out where a server
+does not know it. What would change rows stays, so that the server refuses it and the table stops.
+The rules for options of tables, partitions and databases are here, those for columns and indexes in
+`column_rules` and `index_rules`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ STORED_BY_TIDB_ONLY = (
     "ENGINE_ATTRIBUTE|SECONDARY_ENGINE|SECONDARY_ENGINE_ATTRIBUTE|INSERT_METHOD|UNION|PASSWORD|CONNECTION|AUTO_ID_CACHE|"
     "AUTO_RANDOM_BASE|SHARD_ROW_ID_BITS|PRE_SPLIT_REGIONS|TABLESPACE"
 )
-"""Options that only TiDB obeys, or that it accepts and forgets while another server would act on them or refuse them."""
+"""Options that only TiDB obeys, or that it ignores while others would obey or refuse them."""
 UNKNOWN = {
     "mariadb": "COMPRESSION|AUTOEXTEND_SIZE",
     "mysql": "PAGE_CHECKSUM|PAGE_COMPRESSED|PAGE_COMPRESSION_LEVEL|TRANSACTIONAL|SEQUENCE|IETF_QUOTES|TABLE_CHECKSUM",
@@ -60,12 +61,12 @@ def unknown(server_type: str) -> Rule:
 
 
 def engine(statement: Targeted) -> Iterator[Edit]:
-    """Write InnoDB for any other engine of a table. Take engines off partitions: MariaDB wants all of them alike."""
+    """Write InnoDB for other engines; remove engines of partitions, which MariaDB wants alike."""
     found = statement.tokens
     if not has_words(found[:4], "TABLE"):
         return
     yield from statement.without(_partition_options(statement, "ENGINE"))
-    # At the top level it is the table's; inside parentheses a partition's, which is taken off above.
+    # At the top level it is the table's; inside parentheses a partition's, removed above.
     for first, _ in statement.find("ENGINE [=] any", depth=0):
         value = found[_value_end(found, first) - 1]
         if not is_name(found, first) and value.name.strip("'\"").casefold() != "innodb":
@@ -73,7 +74,7 @@ def engine(statement: Targeted) -> Iterator[Edit]:
 
 
 def system_time(statement: Targeted) -> Iterator[Edit]:
-    """Take PARTITION BY SYSTEM_TIME off a new table: TiDB creates a table without partitions for it."""
+    """Remove PARTITION BY SYSTEM_TIME of a new table: TiDB creates it without partitions."""
     for first, _ in statement.find("PARTITION BY SYSTEM_TIME")[:1] if statement.creates else ():
         yield statement.edit(first, len(statement.tokens))
 
@@ -93,7 +94,7 @@ SPLIT = "SPLIT {BETWEEN|PRIMARY|INDEX}"
 
 
 def turns_on_soft_delete(found: Sequence[Token]) -> bool:
-    """Return whether a statement with its comments opened has a table or a database keep deleted rows, or take those of other clusters."""
+    """Return whether a statement, comments opened, turns on soft delete or active-active."""
     values = (
         found[_value_end(found, at) - 1]
         for at, token in enumerate(found[:-1])
@@ -103,7 +104,7 @@ def turns_on_soft_delete(found: Sequence[Token]) -> bool:
 
 
 def without_soft_delete(query: str) -> str:
-    """Take off TiDB's comments about deleted rows that stay: tables for which that matters are refused."""
+    """Remove TiDB's comments on soft delete: tables for which they matter are refused."""
     edits = [
         (start, end, "")
         for kind, start, end in (pieces(query) if "/*T![" in query else ())
@@ -131,7 +132,7 @@ def linear(statement: Targeted) -> Iterator[Edit]:
 
 
 def default_partition(statement: Targeted) -> Iterator[Edit]:
-    """Write DEFAULT for VALUES IN (DEFAULT), and for a list with DEFAULT in it, whose other values it includes anyway."""
+    """Write DEFAULT for VALUES IN (DEFAULT), also with other values, which it includes."""
     for first, last in statement.find("VALUES IN ( )"):
         if statement.find("DEFAULT", first, last, statement.tokens[first].depth + 1):
             yield statement.edit(first, last, "DEFAULT")
@@ -190,7 +191,7 @@ _INDEXES = "[ADD|CREATE] {INDEX|KEY|UNIQUE|CONSTRAINT}"
 
 
 def parts_left_out(statement: Targeted, server_type: str) -> tuple[frozenset[int], list[str]]:
-    """Return the indexes of the parts to leave out, and the names of the differences that call for it."""
+    """Return the indexes of the parts to leave out, and the names of the differences behind it."""
     everything = frozenset(range(len(statement.parts)))
     if server_type != "tidb" and statement.begins(0, _OWN_OBJECTS):
         return everything, ["object of TiDB"]
@@ -208,17 +209,20 @@ def _reason_to_leave_out(statement: Targeted, number: int, server_type: str) -> 
     first, last = statement.parts[number]
     part = statement.tokens[first:last]
     if not part:
-        return "" if server_type == "tidb" else "attribute of TiDB"  # in a comment that only TiDB reads
+        # in a comment that only TiDB reads
+        return "" if server_type == "tidb" else "attribute of TiDB"
     if sets_sequence(part):
         return "sequence default"
-    # The target's own affair, a TiDB's too: TiCDC leaves replicas to each cluster, and not every TiDB has the clause for regions.
+    # The target's own affair, a TiDB's too: TiCDC leaves replicas to each cluster, and not every
+    # TiDB has the clause for regions.
     if statement.begins(first, f"SET TIFLASH|{SPLIT}"):
         return "attribute of TiDB"
     if server_type == "tidb":
         return ""
     words = {token.upper for token in part[:4]}
     defines_index = statement.begins(first, _INDEXES)
-    # An index that TiDB names after a column is created over its columns alone, so that its name exists for later statements.
+    # An index that TiDB names after a column is created over its columns alone, so that its name
+    # exists for later statements.
     no_expressions = (
         server_type == "mariadb"
         and defines_index
@@ -237,7 +241,8 @@ def _reason_to_leave_out(statement: Targeted, number: int, server_type: str) -> 
         "table option": not statement.creates and statement.begins(first, STORED_BY_TIDB_ONLY),
         "unknown option": not statement.creates and statement.begins(first, UNKNOWN[server_type]),
         "system time": statement.begins(first, "PARTITION BY SYSTEM_TIME"),
-        # Without the target's names nothing counts as missing: the server's refusal is better than an index too many.
+        # Without the target's names nothing counts as missing: the server's refusal is better than
+        # an index too many.
         "missing index": names is not None
         and verb in ("DROP", "RENAME", "ALTER")
         and len(part) > name_at
@@ -388,8 +393,8 @@ DIFFERENCES = {
 }
 """Name → what is done and why.
 
-Backslashes, timestamps, new tables and their defaults, and defaults of sequences and by chance are for all targets. The rest is for
-MySQL and MariaDB, or for one of them where the text says so.
+Backslashes, timestamps, new tables and their defaults, and defaults of sequences and by chance are
+for all targets. The rest is for MySQL and MariaDB, or for one of them where the text says so.
 """
 
 _EVERYWHERE: dict[str, Rule] = {
@@ -449,7 +454,7 @@ _MARIADB: dict[str, Rule] = {
 
 
 def all_edits(statement: Targeted, server_type: str) -> tuple[list[Edit], list[str]]:
-    """Return the edits for a server of this type, and the names of the differences; if no part is left, the edit removes all text."""
+    """Return edits for a server type and names of differences; without parts, all text goes."""
     rules = dict(_EVERYWHERE)
     if server_type != "tidb":
         rules |= _OUTSIDE_TIDB
@@ -466,7 +471,7 @@ def all_edits(statement: Targeted, server_type: str) -> tuple[list[Edit], list[s
     edits = outermost(edits)
     # An action of which nothing is left must take its comma along.
     gone |= emptied(statement, edits) if statement.head == ("ALTER", "TABLE") else frozenset()
-    # To the end of the text rather than of the tokens, so that no comment remains as a statement of its own.
+    # To the end of the text, not of the tokens: no comment may remain as a statement.
     if len(gone) == len(statement.parts):
         everything = (0, max(statement.tokens[-1].end, len(statement.text)), "")
         return [everything], reasons or notes

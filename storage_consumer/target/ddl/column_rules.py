@@ -1,7 +1,10 @@
-"""Columns: their charsets, collations, options, defaults and expressions as each server reads them. Each rule returns edits of the text. Pure.
+"""Columns: charsets, collations, options, defaults and expressions as each server reads them.
 
-Rows carry the values of stored generated columns, so these are compared when rows are written (see `apply_rows.compare`). No file has
-those of virtual ones: only an expression that was tried on all servers gives the source's value for certain.
+Each rule returns edits of the text. Pure.
+
+Rows carry the values of stored generated columns, so these are compared when rows are written (see
+`apply_rows.compare`). No file has those of virtual ones: only an expression that was tried on all
+servers gives the source's value for certain.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ SOURCE_COLLATIONS = {
 """TiDB's default collation of each of its charsets."""
 MARIADB_COLLATIONS = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
 _THREE_BYTES = ("utf8mb3_", "utf8_")
-"""How collations of utf8mb3 begin on newer servers, and how all servers know them: MySQL has the former since 8.0.30, MariaDB since 10.6."""
+"""Prefixes of utf8mb3 collations: new (MySQL from 8.0.30, MariaDB from 10.6), and known to all."""
 _CHARSET = "{CHARSET|CHARACTER SET}"
 _EITHER = f"COLLATE|{_CHARSET}"
 
@@ -43,7 +46,7 @@ def database_defaults(statement: Targeted) -> Iterator[Edit]:
 
 
 def table_defaults(statement: Targeted) -> Iterator[Edit]:
-    """Write the source's defaults into a CREATE TABLE that names none, if the target's database has others."""
+    """Write the source's defaults into a CREATE TABLE without any, if the target's differ."""
     wanted, end = statement.source_collation, statement.body[1]
     if (
         statement.creates
@@ -55,12 +58,12 @@ def table_defaults(statement: Targeted) -> Iterator[Edit]:
 
 
 def source_collation(statements: Iterable[str], server_type: str) -> str:
-    """Return the source's default collation of the database that these statements created and changed, by the target's name for it."""
+    """Return the default collation that these statements leave the database, by its name here."""
     collation = "utf8mb4_bin"
     for each in map(statement_of, statements):
         named = [name.replace(*_THREE_BYTES) for _, name in _collations(each)]
         named = named or [SOURCE_COLLATIONS.get(_charset(each, at), "") for at in each.find(_CHARSET + " [=] any")]
-        # A database that was created again starts afresh; an ALTER that names no collation leaves it.
+        # A database created again starts afresh; an ALTER without a collation leaves it.
         if "".join(named[-1:]) or each.head[:1] == ("CREATE",):
             collation = "".join(named[-1:]) or "utf8mb4_bin"
     return MARIADB_COLLATIONS.get(collation, collation) if server_type == "mariadb" else collation
@@ -84,7 +87,7 @@ def charsets(statement: Targeted) -> Iterator[Edit]:
     """Write the source's default collation after each charset that has no collation."""
     found = statement.tokens
     parts = statement.parts
-    # ALTER TABLE may have its table's charset and collation in two parts: ``CHARACTER SET = x, COLLATE = y``.
+    # ALTER TABLE may name both in two parts: ``CHARACTER SET = x, COLLATE = y``.
     is_apart = len(parts) > 1 and any(statement.begins(first, "[DEFAULT] COLLATE") for first, _ in parts)
     if is_apart or has_words(found, "VIEW"):
         return
@@ -103,7 +106,7 @@ def charsets(statement: Targeted) -> Iterator[Edit]:
 
 
 def new_columns(statement: Targeted) -> Iterator[Edit]:
-    """Write the former collation of the table into columns that ALTER TABLE adds while it changes that collation, as TiDB has it."""
+    """Give columns the table's former collation if the ALTER TABLE changes it, as TiDB does."""
     former = statement.there.collation
     # TiDB and the others differ only where the same statement also changes the table's collation.
     changes = any(statement.begins(first, f"[DEFAULT] {{{_EITHER}}}") for first, _ in statement.parts)
@@ -118,7 +121,7 @@ def new_columns(statement: Targeted) -> Iterator[Edit]:
 
 
 def _comes(word: str, found: Sequence[Token], depth: int, ends: str) -> bool:
-    """Return whether a word is among these tokens, up to the end of their parenthesis or to one of the signs `ends` at its depth."""
+    """Find a word up to the end of the tokens' parenthesis or one of `ends` at its depth."""
     for token in found:
         if token.depth < depth or (token.depth == depth and token.text in ends):
             return False
@@ -162,7 +165,7 @@ PROVEN: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("YEAR", "MONTH", "DAYOFMONTH", "LAST_DAY", "TO_DAYS"), frozenset(("day",))),
     **dict.fromkeys(("CHAR_LENGTH", "COALESCE", "CONCAT", "IFNULL", "LEFT", "RIGHT", "SUBSTRING"), _ANY),
 }
-"""Function or operator → the sorts of columns of which TiDB, MySQL and MariaDB make the same values, as tests have tried."""
+"""Function or operator → column sorts for which tests show equal values on all servers."""
 
 # options
 
@@ -182,7 +185,7 @@ def checks(statement: Targeted) -> Iterable[Edit]:
 
 
 def counters(statement: Targeted) -> Iterator[Edit]:
-    """Take AUTO_INCREMENT off a new table's column that no index begins with: MySQL and MariaDB require such an index."""
+    """Remove AUTO_INCREMENT from a new table's column that begins no index, as others require."""
     # Only the first column of an index counts for AUTO_INCREMENT.
     indexed = {
         folded_name(name)
@@ -204,7 +207,7 @@ def generated_not_null(statement: Targeted) -> Iterator[Edit]:
 
 
 def json_not_null(statement: Targeted) -> Iterator[Edit]:
-    """Give a JSON column that ALTER TABLE adds as NOT NULL the default of TiDB and MySQL, which existing rows get."""
+    """Give an added NOT NULL JSON column TiDB's and MySQL's default, which existing rows get."""
     for column in _added(statement):
         found = column.tokens
         has_value = has_words(found, "DEFAULT") or has_words(found, "AS")
@@ -213,7 +216,7 @@ def json_not_null(statement: Targeted) -> Iterator[Edit]:
 
 
 def random_default(statement: Targeted) -> str:
-    """Return the column that ALTER TABLE adds with a random default, which fills existing rows; "" if none."""
+    """Return the added column whose random default fills existing rows; "" if there is none."""
     for column in _added(statement):
         if has_words(column.tokens, "DEFAULT") and _RANDOM & {token.upper for token in column.tokens}:
             return column.name
@@ -228,9 +231,10 @@ def _added(statement: Targeted) -> list[Column]:
 
 
 def timestamps(statement: Targeted) -> Iterator[Edit]:
-    """Write defaults of TIMESTAMP columns in our session's time zone: the text is in an unknown session's, the schema file in UTC.
+    """Write UTC defaults of TIMESTAMP columns, from the schema file, in our session's time zone.
 
-    Raise `NotReplicable` for a default in the hour that occurs twice when daylight saving time ends.
+    Raise `NotReplicable` for a default in the hour that occurs twice when daylight saving time
+    ends.
     """
     known = {folded_name(column.name): column for column in statement.stored}
     for each in statement.columns:
@@ -253,7 +257,7 @@ def timestamps(statement: Targeted) -> Iterator[Edit]:
 
 
 def _time(column: Sequence[Token]) -> Token | None:
-    """Return the time after DEFAULT, a string or a number, with or without an introducer before it; None if there is none."""
+    """Return the time after DEFAULT, a string or number with or without an introducer, or None."""
     at = find_words(column, "DEFAULT")
     for token in column[at + 1 : at + 3] if at >= 0 else ():
         if not token.upper.startswith("_") and token.upper != "TIMESTAMP":
@@ -262,7 +266,7 @@ def _time(column: Sequence[Token]) -> Token | None:
 
 
 def values(statement: Targeted) -> Iterator[Edit]:
-    """Write a default as a value of its column: a number of an ENUM or SET as members, hexadecimals of an integer as decimals."""
+    """Write a default as its column's value: ENUM and SET members, decimals for integers."""
     for column in statement.columns:
         listed = column.arguments if column.type in _MEMBERS else ()
         members = [token.text[1:-1] for token in listed if token.kind == "string"]
@@ -272,7 +276,7 @@ def values(statement: Targeted) -> Iterator[Edit]:
     for part in statement.elements:
         value, name = set_default(part), column_at(part)
         if value and name >= 0 and (one := stored.get(folded_name(part[name].name))):
-            # The schema file has members as they are, `_members` wants them as they are between quotes.
+            # The schema file has plain members; `_members` wants them as between quotes.
             members = [member.replace("'", "''").replace("\\", "\\\\") for member in one.elements]
             yield from _edit(one.type, members, value)
 
@@ -284,7 +288,7 @@ def set_default(part: Sequence[Token]) -> Sequence[Token] | None:
 
 
 def sets_text(part: Sequence[Token], columns: Sequence[TableColumn]) -> bool:
-    """Return whether a part is ALTER COLUMN … SET DEFAULT of a TEXT or BLOB; rows come with their values."""
+    """Return whether a part sets the default of a TEXT or BLOB; rows come with their values."""
     if set_default(part) is None or (at := column_at(part)) < 0:
         return False
     name = folded_name(part[at].name)
@@ -292,9 +296,9 @@ def sets_text(part: Sequence[Token], columns: Sequence[TableColumn]) -> bool:
 
 
 def _edit(kind: str, members: Sequence[str], found: Sequence[Token]) -> Iterator[Edit]:
-    """Yield the edit of the default at the beginning of `found`, for a column of this type, unless it can stay."""
+    """Yield the edit of the default that `found` begins with, for this column type, if needed."""
     text, base, new = found[0].text, found[0].upper, None
-    # A number such as `1.5` is several tokens without space between them; its first one alone means nothing.
+    # A number such as `1.5` is several adjacent tokens; the first alone means nothing.
     is_whole = len(found) < 2 or found[1].text != "." or found[1].start > found[0].end  # noqa: PLR2004 - a token and the next
     number = int(text) if _NUMBER.fullmatch(text) and is_whole else None
     if members and number is not None and kind == "ENUM":
@@ -313,7 +317,7 @@ def _edit(kind: str, members: Sequence[str], found: Sequence[Token]) -> Iterator
 
 
 def texts(statement: Targeted) -> Iterator[Edit]:
-    """Put the default of a TEXT or BLOB in parentheses: MySQL takes no other, and forgets an empty one."""
+    """Put a TEXT or BLOB default in parentheses, which MySQL requires; it forgets an empty one."""
     for column in statement.columns:
         for at in column.defaults() if _is_long(column.type) else ():
             # With or without an introducer.
@@ -328,7 +332,7 @@ def _is_long(kind: str) -> bool:
 
 
 def sequences(statement: Targeted) -> Iterator[Edit]:
-    """Take away DEFAULT NEXTVAL(...) and DEFAULT NEXT VALUE FOR ..., with or without parentheses."""
+    """Remove DEFAULT NEXTVAL(...) and DEFAULT NEXT VALUE FOR ..., parenthesized or not."""
     found = statement.tokens
     value = "NEXTVAL ( )|NEXT VALUE FOR any [. any]"
     for first, last in statement.find(f"DEFAULT {{( )|{value}}}"):
@@ -366,7 +370,7 @@ def random_bytes(statement: Targeted) -> Iterator[Edit]:
 
 
 def dates(statement: Targeted) -> Iterator[Edit]:
-    """Write English into DATE_FORMAT of a generated column, as TiDB has it: MariaDB keeps none that depends on a session's language."""
+    """Add English to a generated column's DATE_FORMAT: MariaDB refuses a session's language."""
     is_generated = has_words(statement.tokens, "GENERATED", "ALWAYS")
     for first, last in statement.find("DATE_FORMAT ( )") if is_generated else ():
         commas = statement.find(",", first, last, statement.tokens[first].depth + 1)
@@ -377,7 +381,7 @@ def dates(statement: Targeted) -> Iterator[Edit]:
 
 
 def json_casts(statement: Targeted) -> Iterator[Edit]:
-    """Have a generated column cast a JSON value without its quotes: MariaDB has a text with them, of which it makes 0."""
+    """Make a generated column cast JSON unquoted: MariaDB keeps quotes, which cast to 0."""
     for column in statement.columns:
         opening, end = column.generated
         for first, last in statement.find("JSON_EXTRACT ( )", column.first + opening, column.first + end):
@@ -388,9 +392,12 @@ def json_casts(statement: Targeted) -> Iterator[Edit]:
 
 
 def introducers(statement: Targeted) -> Iterator[Edit]:
-    """Take ``_UTF8MB4`` off the strings of expressions: it brings the target's default collation, the session's is the source's.
+    """Remove ``_UTF8MB4`` in expressions: it means the target's default collation.
 
-    A default, a partition's value or a comment that is only a string has no collation of its own; it stays.
+    The session's collation is the source's.
+
+    A default, a partition's value or a comment that is only a string has no collation of its own;
+    it stays.
     """
     found = statement.tokens
     # In a view a string may be anywhere in the SELECT.
@@ -400,7 +407,7 @@ def introducers(statement: Targeted) -> Iterator[Edit]:
 
 
 def _expressions(statement: Targeted) -> Iterator[tuple[int, int]]:
-    """Yield the ranges [first, last) of a statement's expressions: of generated columns, of defaults in parentheses, of indexes."""
+    """Yield ranges [first, last): generated columns, defaults in parentheses, index expressions."""
     found, end = statement.tokens, 0
     for first, last in statement.find("( )"):
         before = found[first - 1] if first else found[first]
@@ -411,7 +418,7 @@ def _expressions(statement: Targeted) -> Iterator[tuple[int, int]]:
 
 
 def virtual_columns(statement: Targeted) -> list[str]:
-    """Return the virtual columns that a statement defines by an expression that is not in `PROVEN`."""
+    """Return the virtual columns of a statement whose expression is not in `PROVEN`."""
     sorts = {folded_name(column.name): _SORTS.get(column.type, "") for column in statement.stored}
     return [
         column.name
@@ -423,7 +430,7 @@ def virtual_columns(statement: Targeted) -> list[str]:
 
 
 def _is_proven(expression: Sequence[Token], sorts: Mapping[str, str]) -> bool:
-    """Return whether an expression has columns of some sorts, literals, and nothing but what is proven for all of these sorts."""
+    """Return whether an expression has only literals, columns, and what is proven for these."""
     used: set[str] = set()
     allowed: set[str] = set()
     for at, token in enumerate(expression):

@@ -17,7 +17,7 @@ class Targeted(Statement):
     """A statement with what is known of its table, here and at the source."""
 
     collation: str | None = None
-    """Default collation of its database on the target; None if it is unknown or the database does not exist."""
+    """Default collation of its database on the target; None if unknown or without a database."""
     names: PartNames | None = None
     """Names of its table's parts on the target; None if they were not asked for."""
     table: str = ""
@@ -45,7 +45,7 @@ class Targeted(Statement):
 
 
 def index_columns(part: Sequence[Token]) -> list[str]:
-    """Return the columns that an index definition names directly inside its parentheses, in order."""
+    """Return the columns directly inside an index definition's parentheses, in order."""
     opening = find_words(part, "(")
     # A name deeper inside belongs to an expression, such as the argument of a function.
     inside = part[opening].depth + 1 if opening >= 0 else 0
@@ -60,7 +60,7 @@ def spans(statement: Statement, gone: frozenset[int]) -> Iterator[Edit]:
     """Yield the edits that take these parts away, each with one of the commas around it."""
     found = statement.tokens
     kept_before = False
-    # A part goes with the comma before it, or, as long as none before it stays, with the comma after it.
+    # A part goes with the comma before it or, while none before it stays, after it.
     for number, (first, last) in enumerate(statement.parts):
         if number not in gone:
             kept_before = True
@@ -102,7 +102,7 @@ Rule = Callable[[Targeted], Iterable[Edit]]
 
 
 def everywhere(grammar: str, text: str = "") -> Rule:
-    """Return the rule that puts a text in the place of each phrase of a grammar; see `Statement.find`."""
+    """Return the rule that replaces each phrase of a grammar by a text; see `Statement.find`."""
     return lambda statement: [statement.edit(first, last, text) for first, last in statement.find(grammar)]
 
 
@@ -116,6 +116,6 @@ def in_columns(grammar: str) -> Rule:
 
 
 def in_column(statement: Statement, column: Column, grammar: str, start: int = 2) -> list[tuple[int, int]]:
-    """Return the places of such phrases in a column's definition outside of parentheses, from the token `start` of it on."""
+    """Return places of such phrases in a column's definition from `start`, outside parentheses."""
     end = column.first + len(column.tokens)
     return statement.find(grammar, column.first + start, end, column.tokens[0].depth)

@@ -1,7 +1,8 @@
-"""Indexes and names as MySQL and MariaDB take them. Each rule returns edits of the statement's text. Pure.
+"""Indexes and names as MySQL and MariaDB take them. Each rule returns edits of the text. Pure.
 
-Where a server lacks a kind of index, a simpler one is created if possible, so that its name exists for later statements. It is
-unique only if the source enforces the same uniqueness: a stricter key would refuse rows.
+Where a server lacks a kind of index, a simpler one is created if possible, so that its name exists
+for later statements. It is unique only if the source enforces the same uniqueness: a stricter key
+would refuse rows.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _STAND_IN = "primary_key"
 _OPTIONS = "WITH PARSER any|USING {HASH|RTREE}|SECONDARY_ENGINE_ATTRIBUTE [=] any"
 
 _Place = tuple[int, int, int]
-"""First (inclusive) and last (exclusive) index of a definition, and where the parenthesis behind its columns is."""
+"""A definition's first (inclusive) and last (exclusive) index, and its columns' parenthesis."""
 
 
 def partial(statement: Targeted) -> Iterator[Edit]:
@@ -45,7 +46,7 @@ def partial(statement: Targeted) -> Iterator[Edit]:
 
 
 def unique_partial(statement: Targeted) -> Iterator[Edit]:
-    """Turn a unique index with WHERE into an ordinary one: rows outside its condition may have equal values."""
+    """Make a unique index with WHERE ordinary: rows outside its condition may be equal."""
     for place in _indexes(statement):
         if _is_unique(statement, place) and (condition := list(_condition(statement, place))):
             yield from (*condition, *_ordinary(statement, *place[:2]))
@@ -60,7 +61,7 @@ def _ordinary(statement: Targeted, first: int, last: int) -> Iterator[Edit]:
 
 
 def _condition(statement: Targeted, place: _Place) -> Iterator[Edit]:
-    """Yield the edit that removes an index's condition: it goes up to the options of the statement or to the end."""
+    """Yield the edit that removes an index's condition, up to the options or the end."""
     first, last, end = place
     depth = statement.tokens[first].depth
     for at, _ in statement.find("WHERE", end + 1, last, depth)[:1]:
@@ -100,9 +101,10 @@ def invisible(statement: Targeted) -> Iterator[Edit]:
 
 
 def columns_alone(statement: Targeted) -> Iterator[Edit]:
-    """Take the expressions out of an index that is named after the column before them, so that its name is taken here too.
+    """Remove the expressions of an index named after its first column, to take that name here.
 
-    Otherwise a later index would get that name here and another one at the source, and the wrong index would be dropped.
+    Otherwise a later index would get that name here and another one at the source, and the wrong
+    index would be dropped.
     """
     for first, last in statement.parts:
         part = statement.tokens[first:last]
@@ -114,18 +116,18 @@ def columns_alone(statement: Targeted) -> Iterator[Edit]:
 
 
 def is_called_after_column(statement: Targeted, part: Sequence[Token]) -> bool:
-    """Return whether ALTER TABLE adds an index over expressions that has no name and begins with a column."""
+    """Return whether ALTER TABLE adds an unnamed index of expressions, a column first."""
     at = _opening_without_name(part)
     return not statement.creates and at >= 0 and over_expression(part) and part[at + 1].text != "("
 
 
 def over_expression(part: Sequence[Token]) -> bool:
-    """Return whether an index definition has an expression among its columns: a parenthesis directly inside its parentheses."""
+    """Return whether an index definition has an expression, a parenthesis, among its columns."""
     return any(a.upper in ("(", ",") and b.upper == "(" for a, b in pairwise(part))
 
 
 def _opening_without_name(part: Sequence[Token]) -> int:
-    """Return the index of the parenthesis where the columns of an unnamed index begin, -1 if the part is not such an index."""
+    """Return the index of an unnamed index's opening parenthesis, -1 if the part is not one."""
     first = at = int(has_words(part[:1], "ADD"))
     at += has_words(part[at : at + 1], "UNIQUE")
     at += any(has_words(part[at : at + 1], word) for word in INDEX_WORDS)
@@ -144,7 +146,8 @@ def index_names(statement: Targeted) -> Iterator[Edit]:
     for part in statement.elements:
         if (at := _opening_without_name(part)) < 0 or not over_expression(part):
             continue
-        # TiDB calls it `expression_index` in CREATE TABLE. ALTER TABLE names it after a column that comes first.
+        # TiDB names it `expression_index` in CREATE TABLE; ALTER TABLE by a column that comes
+        # first.
         is_first = statement.creates or part[at + 1].text == "("
         base = "expression_index" if is_first else index_columns(part[at:])[0]
         name, number = base, 1
@@ -165,12 +168,14 @@ def generated_primary_key(statement: Targeted) -> Iterator[Edit]:
     for column in statement.columns:
         if (at := find_words(column.tokens, "GENERATED", "ALWAYS")) < 0:
             continue
-        # Columns that this very statement defines may be in its primary key; those of the table come from the target.
+        # Columns that this very statement defines may be in its primary key; those of the table
+        # come from the target.
         generated.add(folded_name(column.name))
         end = column.first + len(column.tokens)
         for key in statement.find("PRIMARY KEY", column.first + at, end, column.tokens[0].depth)[:1]:
             yield statement.edit(*key)
-            # A key in a column's definition cannot have a name, so it becomes a part of its own behind the column.
+            # A key in a column's definition cannot have a name, so it becomes a part of its own
+            # behind the column.
             behind = column.tokens[-1].end
             yield behind, behind, f", {added}UNIQUE KEY {quote(_STAND_IN)}({quote(column.name)})"
     for first, last, _ in _indexes(statement):
@@ -194,7 +199,7 @@ def dropped_primary_key(statement: Targeted) -> Iterator[Edit]:
 
 
 def global_marks(statement: Targeted) -> Iterator[Edit]:
-    """Take UNIQUE off a column whose index TiDB keeps over all partitions, and UPDATE INDEXES off PARTITION BY."""
+    """Remove UNIQUE of a column with a global index, and UPDATE INDEXES of PARTITION BY."""
     found = statement.tokens
     for first, last in statement.parts:
         unique = statement.find("UNIQUE [INDEX|KEY] [GLOBAL]", first, last)
@@ -204,8 +209,8 @@ def global_marks(statement: Targeted) -> Iterator[Edit]:
             yield from statement.without(statement.find("PRIMARY KEY <GLOBAL>", first + 1, last)[:1])
     for first, last in statement.find("UPDATE INDEXES ( )")[:1]:
         yield statement.edit(first, last)
-        # Those that PARTITION BY makes GLOBAL go: no other server can have them over these partitions. The primary key stays: it is not left
-        # out when it is created either.
+        # Those that PARTITION BY makes GLOBAL go: no other server can have them over these
+        # partitions. The primary key stays: it is not left out when it is created either.
         there = statement.there.indexes - {"primary"}
         listed = pairwise(found[first + 3 : last - 1])
         gone = [name for name, word in listed if word.upper == "GLOBAL" and folded_name(name.name) in there]
@@ -216,7 +221,7 @@ def global_marks(statement: Targeted) -> Iterator[Edit]:
 
 
 def is_global(statement: Targeted, first: int, last: int) -> bool:
-    """Return whether the part [first, last) defines an index over all partitions; TiDB marks it by a comment of its own."""
+    """Return whether part [first, last) defines a global index, which TiDB marks by a comment."""
     found = statement.tokens
     end = found[last].start if last < len(found) else len(statement.text)
     return makes_global_index(statement.text[found[first].start : end])
@@ -254,10 +259,11 @@ validation = everywhere("{WITH|WITHOUT} VALIDATION")
 
 
 def foreign_key_names(statement: Targeted) -> Iterator[Edit]:
-    """Give each foreign key a name that no other table's key has, and that still contains TiDB's name for it."""
+    """Name each foreign key uniquely across tables, with TiDB's name as a part of it."""
     there, found = statement.there, statement.tokens
     numbers = [int(key.rpartition("_")[2]) for key in there.foreign_keys if key.rpartition("_")[2].isdecimal()]
-    # TiDB counts all foreign keys of a table, and names an unnamed one by its number. The names show how far it has come.
+    # TiDB counts all foreign keys of a table, and names an unnamed one by its number. The names
+    # show how far it has come.
     number = max([len(there.foreign_keys), *numbers])
     for first, last in statement.parts:
         at = find_words(found[:last], "FOREIGN", "KEY", start=first)
@@ -288,8 +294,9 @@ def foreign_key_dropped(part: Sequence[Token]) -> Token | None:
 def name_there(name: str, statement: Targeted) -> str:
     """Return a foreign key's folded name on the target, or "" if it does not exist.
 
-    Its prefix is the table's name at the time the key was created. If several keys may be meant, return the name as it was given. The
-    target does not know that one, and a refusal is better than dropping the wrong key.
+    Its prefix is the table's name at the time the key was created. If several keys may be meant,
+    return the name as it was given. The target does not know that one, and a refusal is better than
+    dropping the wrong key.
     """
     keys, own = statement.there.foreign_keys, folded_name(name)
     exact = next((key for key in (own, folded_name(_with_table(statement, name))) if key in keys), "")
@@ -305,24 +312,25 @@ def _with_table(statement: Targeted, name: str) -> str:
 
 
 def conditions(statement: Targeted) -> Iterator[Edit]:
-    """Take IF EXISTS and IF NOT EXISTS off parts of ALTER TABLE and off indexes: the source knew that the condition holds."""
+    """Remove IF [NOT] EXISTS from ALTER TABLE's parts and indexes: it held at the source."""
     if is_about_index(statement) or statement.head == ("ALTER", "TABLE"):
         yield from statement.without(statement.find("IF [NOT] EXISTS", depth=0))
 
 
 def table_is_new(statement: Targeted) -> Iterator[Edit]:
-    """Take IF NOT EXISTS off CREATE TABLE: the source created the table, so one that exists here is another."""
+    """Remove IF NOT EXISTS from CREATE TABLE: a table that exists here is not the source's."""
     found = statement.tokens
     if has_words(found[:5], "CREATE", "TABLE", "IF", "NOT", "EXISTS") and len(found) > 5:  # noqa: PLR2004 - and a name
         yield found[2].start, found[5].start, ""
 
 
 def condition_fails(part: Sequence[Token], there: PartNames | None) -> bool:
-    """Return whether a part of ALTER TABLE has IF [NOT] EXISTS, and the target shows that the source had nothing to do."""
-    at = max(find_words(part, "IF", "EXISTS"), find_words(part, "IF", "NOT", "EXISTS"))  # not the function IF()
+    """Return whether the target shows that a part's IF [NOT] EXISTS failed at the source."""
+    # not the function IF()
+    at = max(find_words(part, "IF", "EXISTS"), find_words(part, "IF", "NOT", "EXISTS"))
     if there is None or not 0 < at < len(part) - 1 or part[0].upper not in ("ADD", "DROP", "MODIFY", "CHANGE"):
         return False
-    # What the target has stands for what the source had: their structures are equal right before the statement.
+    # The target stands in for the source: their structures are equal before the statement.
     wanted = part[at + 1].upper != "NOT"
     named = at + (2 if wanted else 3)
     words = {token.upper for token in part[:at]}
@@ -356,7 +364,7 @@ class Attempt:
     """The last answer about a key that is not on the target."""
 
     def text(self, indexes: Mapping[str, Sequence[str]]) -> str:
-        """Return what to send, "" if nothing is left; `indexes`: those of the table on the target, with their columns, folded."""
+        """Return what to send, "" for nothing; `indexes`: the target table's, columns folded."""
         if not self.left_out:
             return self.whole
         statement = statement_of(self.whole)
@@ -373,7 +381,8 @@ def next_attempt(
 ) -> Attempt | None:
     """Return what to try after the target's `answer`, or None if no foreign key can be its reason.
 
-    `own`: the statement's table. `there`: the keys on the target that it may meet; none if the answer is about something else.
+    `own`: the statement's table. `there`: the keys on the target that it may meet; none if the
+    answer is about something else.
     """
     statement = statement_of(tried.whole)
     # The key's name, if it has one, of each part that defines or drops a foreign key.
@@ -437,7 +446,7 @@ def _is_named(name: str, answer: str) -> bool:
 
 
 def _renamings(own: TableName, keys: Sequence[ForeignKey], indexes: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the statements that give another name to the index that a server made for a key; the source has none of that name."""
+    """Return the renames of indexes that a server made for keys to names free at the source."""
     moves: dict[str, str] = {}
     for key in keys:
         name = f"{key.name[:_LONGEST_NAME]}_fk"
@@ -447,7 +456,7 @@ def _renamings(own: TableName, keys: Sequence[ForeignKey], indexes: Mapping[str,
 
 
 def _own_indexes(statement: Statement, gone: frozenset[int], indexes: Mapping[str, Sequence[str]]) -> dict[int, Edit]:
-    """Return the edits that leave, of keys that are left out, the indexes which the source has for them."""
+    """Return the edits that keep the source's indexes of keys that are left out."""
     there = [tuple(columns) for columns in indexes.values()]
     names = set(indexes)
     for part in statement.elements:

@@ -1,16 +1,21 @@
-"""DdlRunner: one statement, once. The journal goes from started to done; an interrupted statement is resolved by looking at the target.
+"""DdlRunner: run one statement once, journalled from started to done.
+
+An interrupted statement is resolved by the target's structure.
 
 A statement that others kept from running is planned again: it did nothing.
 
-A statement that was started and never answered may still run: the server finishes it whether or not anybody listens. So the runner
-waits for it first. Then the structure of the tables that it names shows what became of it:
+A statement that was started and never answered may still run: the server finishes it whether or not
+anybody listens. So the runner waits for it first. Then the structure of the tables that it names
+shows what became of it:
 
-* The structure is the one noted before the statement: it did not take effect, and runs again. No row from after it has been
-  written yet, unless it alters no table, so a statement that leaves the structure as it is (TRUNCATE) may run twice. Only EXCHANGE
-  PARTITION can neither be seen nor repeated; it stops the table.
-* The structure is another one: the statement took effect. What SHOW CREATE says afterwards cannot be predicted, since each server
-  words it in its own way, but the columns can: the schema file lists them. If they differ, somebody else changed the
-  table, and it stops. Only the holder of the DDL lock runs our statements, so there is no third case.
+* The structure is the one noted before the statement: it did not take effect, and runs again. No
+  row from after it has been written yet, unless it alters no table, so a statement that leaves the
+  structure as it is (TRUNCATE) may run twice. Only EXCHANGE PARTITION can neither be seen nor
+  repeated; it stops the table.
+* The structure is another one: the statement took effect. What SHOW CREATE says afterwards cannot
+  be predicted, since each server words it in its own way, but the columns can: the schema file
+  lists them. If they differ, somebody else changed the table, and it stops. Only the holder of the
+  DDL lock runs our statements, so there is no third case.
 """
 
 from __future__ import annotations
@@ -71,15 +76,15 @@ from storage_consumer.telemetry import Log
 _log = Log("ddl")
 
 _NOTHING_THERE = frozenset((1008, 1051, 4092))
-"""Answers to a DROP of a database, table or view that does not exist; MariaDB has a number of its own for views."""
+"""Answers to a DROP of a missing database, table or view; MariaDB has its own for views."""
 _EARLY = ALREADY_DONE | _NOTHING_THERE | {1146}
-"""Answers to a statement whose effect the table's copy has; the last one is that to a rename whose old name is gone."""
+"""Answers to statements whose effect the copy has; the last: a rename's old name is gone."""
 _LOOK = 1.0
 """Seconds between two looks at a statement that still runs."""
 _LOGGED_EVERY = 30.0
 """Seconds between two log lines about it."""
 _LOCK_TRIES = 3
-"""How often a statement asks for locks that others hold before its table waits for the next round."""
+"""How often a statement waits for others' locks before its table waits for the next round."""
 _FIRST_PAUSE = 1.0
 _LOSSES = 3
 """How often in a row a connection may break under one statement before the round starts over."""
@@ -123,15 +128,15 @@ class DdlTarget(Target, Protocol):
         """Note the keys that these tables have."""
 
     def database_collation(self, schema: str) -> str | None:
-        """Return the default collation of a database: "" if it is the source's, None if it does not exist."""
+        """Return a database's default collation: "" if the source's, None if it does not exist."""
         ...
 
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames | None:
-        """Return the names of a table's parts; None if nobody knows them before the statement runs."""
+        """Return a table's part names; None if unknown before the statement runs."""
         ...
 
     def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:
-        """Return the foreign keys of these tables and those that refer to them; and the first table's indexes with their columns, folded."""
+        """Return foreign keys of and to these tables; and the first one's indexes, folded."""
         ...
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
@@ -147,7 +152,7 @@ class DdlTarget(Target, Protocol):
         ...
 
     def fence_ddl(self) -> bool:
-        """Stop every other owner's connection from beginning a DDL. Return False while one is running a DDL, which is left alone."""
+        """Stop other owners from beginning a DDL; return False while one is running, unharmed."""
         ...
 
     def execute_ddl(
@@ -160,8 +165,8 @@ class DdlTarget(Target, Protocol):
 class DdlRunner:
     """Runs statements on the target with a journal around each, and notes the keys that they leave.
 
-    A table that somebody else changed gets no note. If the process ends between the statement and the note, there is nothing to compare
-    with until the next statement.
+    A table that somebody else changed gets no note. If the process ends between the statement and
+    the note, there is nothing to compare with until the next statement.
     """
 
     def __init__(
@@ -175,7 +180,8 @@ class DdlRunner:
     ) -> None:
         """`server_type` is ``mariadb``, ``mysql`` or ``tidb``.
 
-        `patience` is how many seconds to wait for a statement that lost its connection while the server still runs it.
+        `patience` is how many seconds to wait for a statement that lost its connection while the
+        server still runs it.
         """
         self._target = target
         self._journal = journal
@@ -184,16 +190,18 @@ class DdlRunner:
         self._patience = patience
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
-        """Run `step`, or find out that it took effect; the transaction that records this also stores `moved`.
+        """Run `step`, or find out that it took effect; store `moved` in the same transaction.
 
-        Return what was changed or found, or "". Raise `DdlFailed` if the target refuses the statement, `TargetBusy` if others keep it
-        from running, `TargetUnavailable` if its outcome is not known yet, and `TableError` if somebody changed the table's keys.
+        Return what was changed or found, or "". Raise `DdlFailed` if the target refuses the
+        statement, `TargetBusy` if others keep it from running, `TargetUnavailable` if its outcome
+        is not known yet, and `TableError` if somebody changed the table's keys.
         """
         names = sorted(step.ddl.mentioned)
         # A table that goes away needs no keys; and an operator who decided has looked at the table.
         if step.definition.ddl_type not in DROPS and context.decision is None and not step.skip:
             try:
-                noted = self._target.noted(names)  # a new table has none, and searching for it takes a while
+                # a new table has none, and searching for it takes a while
+                noted = self._target.noted(names)
                 for table in self._target.describe(name for name in names if name.folded() in noted).values():
                     refuse_changes(table.name, table)
             except TableError as fault:
@@ -201,24 +209,26 @@ class DdlRunner:
                 raise
         # First, since it needs the lease: whoever has lost it forgets nothing of the next owner.
         entry = self._journal.entry(step)
-        # Before the statement: if the process ends after it, a former note would take the statement's own keys for somebody else's.
+        # Before the statement: if the process ends after it, a former note would take the
+        # statement's own keys for somebody else's.
         self._target.forget(names)
         try:
             note = self._run(step, entry, context, moved)
         except TableError as fault:
             if not step.makes_view or isinstance(fault, StatementRefused):
                 raise
-            # What keeps a view from being made stops nothing: `moved` is stored all the same, and it is said that the view is left out.
+            # What keeps a view from being made stops nothing: `moved` is stored all the same, and
+            # it is said that the view is left out.
             self._journal.record(step, FAILED, note=str(fault), tables=moved)
             raise DdlFailed(str(fault), left_out=True) from fault
-        # Whatever they are now is what the source's statement made of them, and what jobs are compared with.
+        # Whatever they are now is the source statement's work, and what jobs are compared with.
         self._target.remember(names)
         return note
 
     def _run(
         self, step: DdlStep, entry: JournalEntry | None, context: DdlContext, moved: Sequence[TableProgress]
     ) -> str:
-        # It may have run though its tables were not advanced: the entry is stored again, together with them.
+        # It may have run without its tables advanced: store the entry again, with them.
         if entry and entry.state in (DONE, SKIPPED):
             self._journal.record(step, entry.state, note=entry.note, tables=moved)
             return "done before"
@@ -237,10 +247,12 @@ class DdlRunner:
             }[decision.verb]
             note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
             action = DdlAction(statement=statement, schema=step.definition.session_database, notes=(note,))
-        # Skipped rather than done, so that a later DROP of what this would have made knows that it need not exist.
+        # Skipped rather than done, so that a later DROP of what this would have made knows that it
+        # need not exist.
         if not action.statement:
             if entry is not None and entry.state == STARTED:
-                # An earlier run started it: neither rows after it nor a copy of its table may be written before it ends.
+                # An earlier run started it: neither rows after it nor a copy of its table may be
+                # written before it ends.
                 sent = DdlAction(statement=entry.statement, schema="")
                 began = _Started(step=step, action=sent, context=context, names=(step.name,))
                 self._wait_while_running(began, entry.statement)
@@ -262,7 +274,7 @@ class DdlRunner:
         self._journal.refused(step, error)
 
     def fence(self) -> None:
-        """Stop a former owner from beginning a statement under this runner's lock; leave alone what it is running already."""
+        """Stop a former owner from beginning a statement under this lock; spare a running one."""
         self._target.fence_ddl()
 
     def close(self) -> None:
@@ -280,15 +292,18 @@ class DdlRunner:
         found = tokens(text)
         collation = self._collation(step, context, found)
         why_not_copied = ""
-        # TiCDC passes a statement LIKE another table though it leaves that out: the target may have another one of its name, or none.
+        # TiCDC passes a statement LIKE another table though it leaves that out: the target may have
+        # another one of its name, or none.
         if step.ddl.creates_table and not step.ensure and (copied := copied_table(step.definition.query)) is not None:
             original = TableName(schema=copied[0] or name.schema, table=copied[1])
             if why := self._unlike(step.definition, original):
                 why_not_copied = f", since it is a copy of {original}, and in the target {why}"
         if not (step.ensure or why_not_copied):
-            # Names are asked for only where they can matter: each costs several queries on information_schema.
+            # Names are queried only where they can matter: each costs queries on
+            # information_schema.
             names = self._target.part_names(name, found) if matters_for(found) else None
-            # A server without the zone's name gets the offset in force at the statement's version, so this differs between statements.
+            # A server without the zone's name gets the offset in force at the statement's version,
+            # so this differs between statements.
             zone, feed_zone = self._target.statement_zone(step.version), self._target.zone
             if zone != feed_zone:
                 refuse_uncertain_moments(step.definition, text, feed_zone, self._target.describe)
@@ -297,10 +312,12 @@ class DdlRunner:
                 step.definition, self._server_type, collation, names, zone=zone, source_collation=source
             )
             if action.statement:
-                # The text that is sent is judged again, not only the stored one: an edit must not open a way around the gate.
+                # The text that is sent is judged again, not only the stored one: an edit must not
+                # open a way around the gate.
                 refuse_unsafe(step.definition, action.statement, self._server_type)
             return action
-        # A table that is only to exist may have been there before the changefeed; whether it fits shows with its first rows.
+        # A table that is only to exist may have been there before the changefeed; whether it fits
+        # shows with its first rows.
         if step.ensure and self._target.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table already exists",))
         statement = create_from_columns(step.definition, escape)
@@ -329,12 +346,13 @@ class DdlRunner:
     def _once(self, started: _Started, entry: JournalEntry | None) -> tuple[str, ExecutionOutcome]:
         """Run the statement unless it took effect; return what was found, and how it ended.
 
-        If the connection breaks under it, find out immediately, over a new connection, what became of it.
+        If the connection breaks under it, find out immediately, over a new connection, what became
+        of it.
         """
-        # Each turn begins as a restart would: with the journal's entry, and with a look at the target.
+        # Each turn begins as a restart would: with the journal's entry and the target's structure.
         for _ in range(_LOSSES):
             begun = entry if entry is not None and entry.state == STARTED else None
-            # First wait, then fence, then look: otherwise the structure could still change after the look.
+            # Wait, then fence, then probe: otherwise the structure could change after the probe.
             if begun is not None:
                 self._wait_while_running(started, begun.statement or started.action.statement)
             self._fence(started)
@@ -342,7 +360,8 @@ class DdlRunner:
                 return found
             try:
                 return self._execute(started, interrupted=begun is not None)
-            # Not a loss, though it is a TargetUnavailable too: the journal already has the statement as planned again.
+            # Not a loss, though it is a TargetUnavailable too: the journal already has the
+            # statement as planned again.
             except TargetBusy:
                 raise
             except TargetUnavailable as fault:
@@ -356,18 +375,19 @@ class DdlRunner:
         self._wait_while(started, statement, lambda: self._target.is_running(statement))
 
     def _fence(self, started: _Started) -> None:
-        """Stop former owners from running anything under this lock. If one is running a statement, wait for it rather than kill it."""
+        """Fence former owners under this lock; wait for a running statement rather than kill it."""
         self._wait_while(started, "a statement of a former owner", lambda: not self._target.fence_ddl())
 
     def _run_beside(self, started: _Started, statement: str, ignorable: frozenset[int] = frozenset()) -> None:
-        """Run another statement than the step's own. Raise `LeaseLost` before it if another process has the lease."""
+        """Run a statement other than the step's; raise `LeaseLost` first if the lease is lost."""
         self._fence(started)
-        # After the fence, which took the lock even from the next owner: what that one has made since is not to be touched.
+        # After the fence, which took the lock even from the next owner: what that one has made
+        # since is not to be touched.
         self._journal.entry(started.step)
         self._target.execute_ddl(statement, "", started.step.version, ignorable)
 
     def _wait_while(self, started: _Started, statement: str, is_so: Callable[[], bool]) -> None:
-        """Wait while `is_so`. Raise `TargetUnavailable` if that takes longer than the patience, `Abandoned` if asked to end."""
+        """Wait while `is_so`; raise `TargetUnavailable` after too long, `Abandoned` if asked."""
         # Not 0, so that the first look that finds it running is logged.
         step, began, logged_at = started.step, self._clock.monotonic(), -_LOGGED_EVERY
         while is_so():
@@ -421,7 +441,7 @@ class DdlRunner:
         return "it had taken effect when an earlier run was interrupted", ExecutionOutcome(structure_after=now)
 
     def _refuse_other_columns(self, started: _Started) -> None:
-        """Take a view away that shows other columns than the source's: what an asterisk stood for there has changed since, or is not there yet.
+        """Drop a view with other columns than the source's, as from an outdated asterisk.
 
         Other views read columns by their names.
         """
@@ -431,7 +451,7 @@ class DdlRunner:
             return
         there = self._target.describe([step.name]).get(step.name.folded())
         found = [] if there is None else [folded_name(column.name) for column in there.columns]
-        # Servers name an expression without a name in their own ways: what counts is a column in another's place.
+        # Servers name unnamed expressions differently: only a column in another's place counts.
         if len(found) == len(wanted) and not any(
             has != it and (it in found or has in wanted or (has.isidentifier() and it.isidentifier()))
             for has, it in zip(found, wanted, strict=True)
@@ -448,18 +468,19 @@ class DdlRunner:
         )
 
     def _execute(self, started: _Started, *, interrupted: bool) -> tuple[str, ExecutionOutcome]:
-        """Send the statement, and again past the foreign keys that hold it up; return a note about the answer, and how it ended."""
+        """Send the statement, past foreign keys that block it; return a note and how it ended."""
         step, first = started.step, None
         unmade = _why_unmade(step, started.context, self._journal)
         early = bool(started.context.after_copy) and step.definition.ddl_type in SHOWS_EARLY
-        # Only a statement that may have been sent before can meet its own effect, or one whose effect a copy may hold.
+        # Only a statement that may have been sent before can meet its own effect, or one whose
+        # effect a copy may hold.
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
         ignorable |= _EARLY if early else frozenset()
         if doubt := near_copy(step.definition, started.context.after_copy):
             _log.warning("ddl_near_copy", table=str(step.name), version=step.version, text=doubt)
         attempt, answer = Attempt(whole=started.action.statement), None
         while answer is None:
-            # After the fence, so no other statement of ours changes this until the statement is sent.
+            # After the fence, so no other statement of ours changes this before it is sent.
             before = self._target.fingerprint(started.names)
             try:
                 sent, seconds = self._sent(started, before, ignorable)
@@ -470,11 +491,13 @@ class DdlRunner:
                 first = first or fault
                 following = self._past_foreign_keys(started, attempt, fault)
                 if following is None:
-                    # The answer is noted before the error is worded for people: the journal keeps what the server said.
+                    # The answer is noted before the error is worded for people: the journal keeps
+                    # what the server said.
                     self._journal.record(step, FAILED, note=str(first), run=ExecutionOutcome(answer=str(first)))
                     raise _refusal(step, attempt.whole, first, started.context) from first
                 attempt, started = following
-                # What dropped keys brought to light is the reason now. An answer without the statement's own keys says less than the first.
+                # What dropped keys brought to light is the reason now. An answer without the
+                # statement's own keys says less than the first.
                 first = None if attempt.first else first
         after = self._target.fingerprint(started.names)
         why = unmade or ("the table's copy holds its effect already" if early else "")
@@ -483,10 +506,11 @@ class DdlRunner:
         return note, ExecutionOutcome(structure_after=after, seconds=seconds, answer=str(answer))
 
     def _refuse_others_work(self, started: _Started, answer: str, before: str, *, early: bool) -> None:
-        """Refuse an "already done" from the server unless the structure has changed since the interrupted statement began.
+        """Refuse "already done" unless the structure changed since the interrupted statement began.
 
-        What was there `before` is not that statement's work, and the rest of the statement has not been done. `early`: accept the answer
-        only if the table is as the statement leaves it: of several changes a copy may hold only some.
+        What was there `before` is not that statement's work, and the rest of the statement has not
+        been done. `early`: accept the answer only if the table is as the statement leaves it: of
+        several changes a copy may hold only some.
         """
         if answer and self._target.fingerprint(started.names) == before:
             raise DdlFailed(answer)
@@ -496,9 +520,10 @@ class DdlRunner:
     def _past_foreign_keys(
         self, started: _Started, tried: Attempt, fault: DdlFailed
     ) -> tuple[Attempt, _Started] | None:
-        """Return what to try after a refusal, once the keys that are in the way are gone; None if none is.
+        """Return what to try after a refusal once blocking keys are gone; None if none blocks.
 
-        If the process is killed meanwhile, the next one finds the statement as planned, which did nothing.
+        If the process is killed meanwhile, the next one finds the statement as planned, which did
+        nothing.
         """
         step, name = started.step, started.step.name
         # Not those that it only reads: a parent's keys are not in the way of its child.
@@ -506,7 +531,7 @@ class DdlRunner:
         there, indexes = self._target.foreign_keys(tables)
         following = next_attempt(tried, str(fault), name, there if fault.of_foreign_key else (), indexes)
         if following is None and fault.of_foreign_key and tried.unfound != str(fault):
-            # A statement on the other table of a key, which runs beside this one, may have removed it since.
+            # A concurrent statement on the other table of a key may have removed it.
             following = replace(tried, first=(), unfound=str(fault), notes=(*tried.notes, f"tried again after {fault}"))
         if following is None or (following.left_out and started.context.decision is not None):
             return None
@@ -527,19 +552,20 @@ class DdlRunner:
         return following, started
 
     def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
-        """Send the statement; return the server's answer and the seconds it took. Ask again while others hold locks."""
+        """Send the statement, again while others hold locks; return the answer and its seconds."""
         step, action, pause = started.step, started.action, _FIRST_PAUSE
         if not action.statement:
             return DdlAnswer(), 0.0  # all of it was about foreign keys that are left out
         for left in reversed(range(_LOCK_TRIES)):
-            # Before it is sent: from here on, after a crash, the structure has to show whether it took effect.
+            # Before sending: after a crash, from here on, the structure must show whether it took
+            # effect.
             sent = Sent(statement=action.statement, structure_before=before)
             self._journal.record(step, STARTED, run=sent, note="; ".join(started.notes))
             began = self._clock.monotonic()
             try:
                 answer = self._target.execute_ddl(action.statement, action.schema, step.version, ignorable)
             except TargetBusy as fault:
-                # Asked right now: a moment later the holders may be gone, and nobody could say who they were.
+                # At once: a moment later the holders may be gone, and nobody could name them.
                 blockers = "; ".join(self._target.blockers(started.names))
                 who = (
                     blockers
@@ -564,8 +590,8 @@ class DdlRunner:
     def _unlike(self, definition: TableDefinition, name: TableName) -> str:
         """Return how a table differs from what a statement leads to, or "" if it may be its result.
 
-        Only the names of the columns are compared: every server shows those in the same way. Views, databases and statements about another
-        table than the file's own tell nothing.
+        Only the names of the columns are compared: every server shows those in the same way. Views,
+        databases and statements about another table than the file's own tell nothing.
         """
         is_view = definition.ddl_type in (DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW)
         if is_view or not definition.columns or parsed(definition).is_astray:
@@ -584,7 +610,7 @@ class DdlRunner:
 
 
 def _why_unmade(step: DdlStep, context: DdlContext, journal: Journal) -> str:
-    """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
+    """Return why the object of a DROP need not exist; "" if it must, or for other statements."""
     if step.definition.ddl_type not in DROPS:
         return ""
     # It has no rows, so that nothing is lost with it, whoever dropped it.
@@ -598,19 +624,19 @@ def _why_unmade(step: DdlStep, context: DdlContext, journal: Journal) -> str:
 
 
 def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
-    """Return the tables whose structure shows whether a statement took effect: those in the original, and those in the text that runs."""
+    """Return the tables that show whether it took effect: the original's and the sent text's."""
     # What a view reads may be made or changed meanwhile, since neither waits for the other.
     if step.makes_view:
         return (step.name,)
     if action.statement == stored_text(step.definition):
         return tuple(sorted(step.ddl.mentioned))
-    # The operator's text may name other tables than the original, and its effect may show only there.
+    # The operator's text may name other tables, and its effect may show only there.
     run = replace(step.definition, query=action.statement)
     return tuple(sorted(step.ddl.mentioned | parsed(run).mentioned))
 
 
 def _refusal(step: DdlStep, statement: str, fault: DdlFailed, context: DdlContext) -> DdlFailed:
-    """Return the error of a statement that the target refuses: its answer, the statement, and the next steps."""
+    """Return the error of a refused statement: the server's answer, the statement, next steps."""
     refused = (
         f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The "
         f"statement is: {statement[:500]}"
@@ -624,7 +650,7 @@ def _refusal(step: DdlStep, statement: str, fault: DdlFailed, context: DdlContex
 
 
 def _remedy(step: DdlStep, context: DdlContext) -> str:
-    """Return what makes the target take a statement; of one that creates something, also what if that is there already."""
+    """Return how to make the target take a statement, or what to do if its object exists."""
     if step.definition.ddl_type == DdlKind.CREATE_SCHEMA:
         return (
             "If the target has this database already and the source's tables may go into it, run the `ddl done` below. "

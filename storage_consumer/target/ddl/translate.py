@@ -1,10 +1,11 @@
-"""From a DDL of the source to the statement that runs on this target, or the reason not to run one. Pure.
+"""Turn a DDL of the source into a statement for this target, or the reason to run none. Pure.
 
 The original text runs whenever it can. `DIFFERENCES` lists what is added or left out, and why.
 
-First a statement gets the form that the rules expect: TiCDC writes some backslashes without an escape before them, and TiDB's grammar
-is wider than MySQL's. The options of a column come in any order, ADD COLUMN takes a list with indexes in it, and its parser writes IF
-EXISTS into comments of its own. What all servers read alike stays as it is.
+First a statement gets the form that the rules expect: TiCDC writes some backslashes without an
+escape before them, and TiDB's grammar is wider than MySQL's. The options of a column come in any
+order, ADD COLUMN takes a list with indexes in it, and its parser writes IF EXISTS into comments of
+its own. What all servers read alike stays as it is.
 """
 
 from __future__ import annotations
@@ -44,21 +45,22 @@ _INDEXES = (*INDEX_WORDS, "UNIQUE", "PRIMARY", "FULLTEXT", "CONSTRAINT")
 _VIEWS = frozenset(("VIEW", "OR", "ALGORITHM", "DEFINER", "SQL"))
 """What follows CREATE for a view: its SELECT has no comments, but may have columns of that name."""
 _LONGEST = 8
-"""Tokens that are enough to say what a part of a statement is: ALTER TABLE, a name with its database, ADD, and the kind of index."""
+"""Tokens that tell what a part is: ALTER TABLE, a qualified name, ADD, and the kind of index."""
 
 
 def escaped(query: str) -> str:
     """Return the statement with an escape before each backslash that TiCDC wrote as it is.
 
-    TiCDC escapes them in defaults, expressions, partitions' values and columns' comments, but neither in the comments of tables,
-    partitions and indexes nor in the members of ENUM and SET. Its keywords are upper case: text that begins otherwise is not
-    its own and stays as it is.
+    TiCDC escapes them in defaults, expressions, partitions' values and columns' comments, but
+    neither in the comments of tables, partitions and indexes nor in the members of ENUM and SET.
+    Its keywords are upper case: text that begins otherwise is not its own and stays as it is.
     """
     if "\\" not in query:
         return query
     before, raw = _Before(query), set[int]()
 
-    # `pieces` asks when a string begins: where it ends depends on whether a backslash before a quote escapes that.
+    # `pieces` asks when a string begins: where it ends depends on whether a backslash before a
+    # quote escapes that.
     def is_raw(found: Sequence[Piece]) -> bool:
         if before.makes_raw(found):
             raw.add(found[-1][2])
@@ -81,7 +83,7 @@ class _Before:
     openings: list[int] = field(default_factory=list)
     """Indexes of the open parentheses."""
     firsts: list[int] = field(default_factory=lambda: [0])
-    """Index of the current part's first token, for each open parenthesis and, before these, for none."""
+    """Index of the current part's first token: outside parentheses, then for each open one."""
 
     def makes_raw(self, before: Sequence[Piece]) -> bool:
         """Return whether backslashes in a string that comes next stand for themselves."""
@@ -101,12 +103,14 @@ class _Before:
                 self.firsts[-1] = len(self.found)
         self.seen = len(before)
         found = self.found
-        # TiCDC writes keywords in upper case; any other text was not written by its parser and escapes as it should.
+        # TiCDC writes keywords in upper case; any other text was not written by its parser and
+        # escapes as it should.
         if len(found) < 2 or not found[0].text.isupper():  # noqa: PLR2004 - a word and what follows it
             return False
         if found[0].upper == "CREATE" and found[1].upper in _VIEWS:
             return False
-        # Without an equals sign it is the comment of a column, which is escaped, or of an index, which is not.
+        # Without an equals sign it is a column's comment, which is escaped, or an index's, which is
+        # not.
         if found[-1].upper == "COMMENT":
             return self._defines_index()
         # With one it is the comment of a table or a partition.
@@ -189,7 +193,7 @@ def _orders(query: str) -> str:
 
 
 def _ordered(statement: Statement, column: Column) -> Iterator[Edit]:
-    """Yield edits that move what is between type and expression after the expression, and a collation before it."""
+    """Yield edits that move what is between type and expression after it, a collation before."""
     # VIRTUAL or STORED belongs to the expression: what moves goes behind it.
     generated = in_column(statement, column, "GENERATED ALWAYS AS ( ) [VIRTUAL|STORED]")
     if not generated:
@@ -220,11 +224,12 @@ def refuse_uncertain_moments(
     zone: str,
     describe: Callable[[Iterable[TableName]], Mapping[TableName, TargetTable]],
 ) -> None:
-    """Raise `NotReplicable` if a statement holds times of a zone with daylight saving time, for which one offset is not enough.
+    """Raise `NotReplicable` if times need more than one offset, in a zone with daylight saving.
 
-    These are texts in calls of UNIX_TIMESTAMP, as in the borders of partitions, and the values of a column that becomes a TIMESTAMP or
-    stops being one. Defaults of columns are not among them: the schema file has them in UTC (see `column_rules.timestamps`). `describe`
-    returns the target's tables. One recent year decides whether a zone has daylight saving time.
+    These are texts in calls of UNIX_TIMESTAMP, as in the borders of partitions, and the values of a
+    column that becomes a TIMESTAMP or stops being one. Defaults of columns are not among them: the
+    schema file has them in UTC (see `column_rules.timestamps`). `describe` returns the target's
+    tables. One recent year decides whether a zone has daylight saving time.
     """
     if not zone_caveat(zone):
         return
@@ -242,7 +247,8 @@ def refuse_uncertain_moments(
     after = {folded_name(column.name): column.type for column in definition.columns}
     for column in changed:
         old, new = before.get(folded_name(column.former), ""), after.get(folded_name(column.name), "")
-        # A TIMESTAMP is stored in UTC, all other types as they read: passing from one to the other needs the zone for each value.
+        # A TIMESTAMP is stored in UTC, all other types as they read: passing from one to the other
+        # needs the zone for each value.
         if old and new and (old == _TIMESTAMP) != (new == _TIMESTAMP):
             found.append(f"values of {column.name} that are converted from {old} to {new}")
     if found:
@@ -274,12 +280,13 @@ def action_for(
     zone: str = "UTC",
     source_collation: str = "utf8mb4_bin",
 ) -> DdlAction:
-    """Return what to do for a statement on a server of this type (``mariadb``, ``mysql``, ``tidb``).
+    """Return what to do for a statement on a server type (``mariadb``, ``mysql``, ``tidb``).
 
-    `collation` is the default collation of the statement's database on the target, None if it is unknown or the database does not
-    exist. `names` are the names of its table's parts on the target, None if they were not asked for. `zone` is the time zone of the
-    session that will run it. `source_collation` is the default collation of its database at the source. Raise `NotReplicable` for what
-    such a server cannot hold.
+    `collation` is the default collation of the statement's database on the target, None if it is
+    unknown or the database does not exist. `names` are the names of its table's parts on the
+    target, None if they were not asked for. `zone` is the time zone of the session that will run
+    it. `source_collation` is the default collation of its database at the source. Raise
+    `NotReplicable` for what such a server cannot hold.
     """
     stored = stored_text(definition)
     # Before anything reads the text: a backslash without its escape would move the end of a string.
@@ -294,10 +301,11 @@ def action_for(
         note = "attribute of TiDB" if heeds_comment(stored) else "an ALTER TABLE without any action"
         return DdlAction(statement="", schema="", notes=(note,))
     schema = definition.session_database
-    # Rules look for closing parentheses, so they cannot read such a text; the server's answer is the better error.
+    # Rules look for closing parentheses, so they cannot read such a text; the server's answer is
+    # the better error.
     if not found or not _is_whole(found):
         return DdlAction(statement=query, schema=schema)
-    # The server would run these statements, but then hold other rows than the source: the table stops instead.
+    # The server would run these, but then hold other rows than the source: the table stops.
     if server_type == "mariadb" and names is not None and names.fractions:
         raise NotReplicable(
             f"{definition.name}: the DDL with version {definition.version} ({definition.path}) converts texts with "
@@ -333,7 +341,7 @@ def action_for(
 
 
 def _is_whole(found: Sequence[Token]) -> bool:
-    """Return whether quotes and parentheses are closed. A text where they are not is no statement, which the server will say."""
+    """Return whether quotes and parentheses are closed; the server refuses a text where not."""
     open_ones = 0
     for token in found:
         open_ones += (token.text == "(") - (token.text == ")") if token.kind == "symbol" else 0
@@ -344,7 +352,7 @@ def _is_whole(found: Sequence[Token]) -> bool:
 
 
 def _is_bare(found: Sequence[Token]) -> bool:
-    """Return whether the statement is ``ALTER TABLE `t` `` with nothing after the name, or ALTER DATABASE with nothing but a name."""
+    """Return whether nothing follows the name of an ALTER TABLE or ALTER DATABASE."""
     head = tuple(token.upper for token in found[:2])
     if head in (("ALTER", "DATABASE"), ("ALTER", "SCHEMA")):
         return len(found) <= 3  # noqa: PLR2004 - with its name
@@ -359,9 +367,10 @@ def stored_text(definition: TableDefinition) -> str:
 
 
 def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
-    """Raise, before asking the server anything, for a statement that TiCDC never writes, or that only TiDB can run.
+    """Refuse, before any query, a statement that TiCDC never writes or that only TiDB can run.
 
-    The error is `StatementRefused` or `NotReplicable`. A table that is created from its columns has no statement to check.
+    The error is `StatementRefused` or `NotReplicable`. A table that is created from its columns has
+    no statement to check.
     """
     refuse_what_only_tidb_holds(step.definition, server_type)
     # As the bucket has it, before the names of routes and of the target come into the text.
@@ -378,10 +387,11 @@ _RECOVERED = {
 
 
 def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -> None:
-    """Raise `NotReplicable`, before asking the server anything, for a name or statement that only TiDB can take.
+    """Raise `NotReplicable`, before any query, for a name or statement that only TiDB takes.
 
-    FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own state and other databases. Nor does a
-    table run whose deleted rows stay, which its columns do not show: in the files they are rows like any others.
+    FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own
+    state and other databases. Nor does a table run whose deleted rows stay, which its columns do
+    not show: in the files they are rows like any others.
     """
     head = parsed(definition).head
     if head == ("CREATE", "TABLE") and turns_on_soft_delete(heeded(definition.query)):
@@ -391,7 +401,8 @@ def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -
             "that: in the target they would be seen. To have them there all the same, create the table by `ddl replace` with "
             "the columns _tidb_origin_ts and _tidb_softdelete_time written out, and read it WHERE _tidb_softdelete_time IS NULL"
         )
-    # MariaDB refuses such a name, MySQL silently changes it to question marks. Most texts have no such character at all.
+    # MariaDB refuses such a name, MySQL silently changes it to question marks. Most texts have no
+    # such character at all.
     found = tokens(definition.query) if server_type != "tidb" and is_far(definition.query) else ()
     names = (definition.name.schema, definition.name.table, *(t.name for t in found if t.kind in NAMES))
     if server_type != "tidb" and (far := next((name for name in names if is_far(name)), "")):
@@ -418,8 +429,8 @@ _SCALES = frozenset(("DATETIME", "TIMESTAMP", "TIME"))
 def create_from_columns(definition: TableDefinition, escape: Callable[[str], str]) -> str:
     """Return CREATE TABLE for a structure without a statement.
 
-    A schema file has no index but the primary key, no reliable defaults, no charset, and no comment. Raise `NotReplicable` for a
-    column whose type it does not fully describe.
+    A schema file has no index but the primary key, no reliable defaults, no charset, and no
+    comment. Raise `NotReplicable` for a column whose type it does not fully describe.
     """
     # TiDB's hidden columns belong to expression indexes, of which a schema file says nothing.
     columns = [
