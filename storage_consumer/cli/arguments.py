@@ -251,6 +251,8 @@ def _fill(parser: _Parser, verb: Verb) -> None:
         how: dict[str, Any] = {"metavar": flag.metavar, "action": _Once, "type": _one_of(words) if words else str}
         if flag.switch:
             how = {"action": "store_const", "const": "true"}
+        if flag.repeatable:
+            how["action"] = "append"
         parser.add_argument(*flags_of(flag), help=flag.help.replace("%", "%%"), **how)
     for name in GROUPS:
         options = [option for option in verb.options if option.group == name]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.checkpoint.journal import JournalRow, StoredJournal
 from storage_consumer.checkpoint.tables import TableRow
-from storage_consumer.cli.endings import OBEYED, Answer, told
+from storage_consumer.cli.endings import OBEYED, Answer, ExitCode, told
 from storage_consumer.cli.screen import cut, message, table, wrapped
 from storage_consumer.cli.verbs import DdlFlags, QuarantineFlags, TableFlags
 from storage_consumer.config.parsers import did_you_mean
@@ -16,8 +17,8 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import is_in_future
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal
-from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.table_words import known, meant, named, table_flag
+from storage_consumer.plan.table_state import STOPPED, TableState
+from storage_consumer.plan.table_words import is_rule, meant, named, selected, table_flag
 from storage_consumer.ports import Decision
 from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
@@ -153,49 +154,72 @@ _TABLE_PROMISES = {
 def answer_table(own: TableFlags, session: Session) -> Answer:
     """Return what was shown or decided.
 
-    Raises `ConfigError` for an unknown table, or for a decision that its state does not allow, and `TargetUnavailable`.
+    Raises `ConfigError` for an unknown table, or for a decision that the state of the only one that is named does not allow, and
+    `TargetUnavailable`.
     """
-    if own.action != "list" and not own.table:
+    takes_all = own.action not in ("skip", "moved")
+    if own.action != "list" and not (own.table or (own.all and takes_all)):
+        needed = "--table, or --all" if takes_all else "--table"
         raise ConfigError(
-            f"table {own.action} needs --table; `storage-consumer table` lists those that are halted or waiting"
+            f"table {own.action} needs {needed}; `storage-consumer table` lists those that are halted or waiting"
         )
     if (own.action == "reload-done") != (own.at is not None):
         raise ConfigError("`table reload-done` needs --at, the TSO of the copy; no other verb takes it")
     if (own.action == "moved") != bool(own.to):
         raise ConfigError("`table moved` needs --to, the table's name in the target; no other verb takes it")
-    if own.all and (own.action != "list" or own.table):
-        raise ConfigError("--all goes with `table list`, and not with --table")
+    if own.all and own.table:
+        raise ConfigError("--all means all tables, so it does not go with --table")
+    several = own.all or len(own.table) > 1 or any(map(is_rule, own.table))
+    if own.action == "moved" and several:
+        raise ConfigError("`table moved` takes one table")
+    at = f" as of {own.at} ({tso_time(own.at)})" if own.at else ""
+    lines, documents, refused = list[str](), list[dict[str, object]](), 0
     with session.state() as desk:
         rows = desk.decisions.tables()
-        meant = known(own.table, rows, lambda row: row.stored.name) if own.table else []
+        concerned = partial(_concerns, own.action)
+        chosen = [] if own.all else selected(own.table, rows, lambda row: row.stored.name, concerned)
         if own.action == "list":
-            return _list_of_tables(own, rows, meant)
-        (row,) = meant
-        decision = TableDecision(
-            table_key=row.stored.table_key,
-            verb=own.action,  # type: ignore[arg-type]  # checked
-            at=own.at or 0,
-            to=named("--to", own.to, whole=True) if own.to else None,
-            decided_by=user(),
-        )
-        at = f" as of {decision.at} ({tso_time(decision.at)})" if decision.at else ""
+            return _list_of_tables(own, rows, chosen)
         # By the target's clock, since this machine's may be wrong; a TSO in the future would have all rows until then left out.
-        if is_in_future(decision.at, desk.decisions.now_ms()):
-            raise ConfigError(
-                f"--at {decision.at} ({tso_time(decision.at)}) is in the future; give the TSO of the copy"
+        if own.at and is_in_future(own.at, desk.decisions.now_ms()):
+            raise ConfigError(f"--at {own.at} ({tso_time(own.at)}) is in the future; give the TSO of the copy")
+        for row in filter(concerned, rows) if own.all else chosen:
+            decision = TableDecision(
+                table_key=row.stored.table_key,
+                verb=own.action,  # type: ignore[arg-type]  # checked
+                at=own.at or 0,
+                to=named("--to", own.to, whole=True) if own.to else None,
+                decided_by=user(),
             )
-        # For an immediate answer only: the consumer judges again, under its lock, when it obeys.
-        if why := refusal(desk.decisions.judged(row.stored), decision):
-            raise ConfigError(why)
-        outcome = desk.decisions.decide_on(row, decision)
-    document = {"outcome": outcome, "decision": own.action, "at": decision.at, "table": str(row.stored.name)}
-    end = "but not obeyed yet; nothing was changed"
-    said = (
-        f"already decided: {own.action}{at}, {end}"
-        if outcome == "same"
-        else f"decided: {own.action}{at}; {_TABLE_PROMISES[own.action]}"
-    )
-    return told(own, document, [f"{row.stored.name}: {said}", OBEYED])
+            # For an immediate answer only: the consumer judges again, under its lock, when it obeys.
+            if why := refusal(desk.decisions.judged(row.stored), decision):
+                if not several:
+                    raise ConfigError(why)
+                outcome, said, refused = "refused", f"refused: {why}", refused + 1
+            elif (outcome := desk.decisions.decide_on(row, decision)) == "same":
+                said = f"already decided: {own.action}{at}, but not obeyed yet; nothing was changed"
+            else:
+                said = f"decided: {own.action}{at}; {_TABLE_PROMISES[own.action]}"
+            lines.append(f"{row.stored.name}: {said}")
+            document = {"outcome": outcome, "decision": own.action, "at": own.at or 0, "table": str(row.stored.name)}
+            documents.append(document | ({"refusal": why} if several else {}))
+    lines += [OBEYED] if len(documents) > refused else [] if refused else [f"there is no table to {own.action}"]
+    code = ExitCode.TABLES_STOPPED if refused else ExitCode.DONE
+    return told(own, {"tables": documents} if several else documents[0], lines, code)
+
+
+def _concerns(action: str, row: TableRow) -> bool:
+    """Return whether a decision that names no table by its full name is also about this one."""
+    if action == "list":
+        return True
+    if _is_left_out(row) or row.shown == TableState.DROPPED:
+        return False
+    if action == "skip":
+        return bool(row.stored.name.table)
+    # What was decided last counts, though no consumer has seen it.
+    pending = row.decision.verb if row.decision is not None and not row.obeyed else ""
+    stopped = row.shown in STOPPED
+    return not stopped or pending not in ("", "pause") if action == "pause" else stopped or pending == "pause"
 
 
 def _list_of_tables(own: TableFlags, rows: Sequence[TableRow], meant: Sequence[TableRow]) -> Answer:

@@ -172,6 +172,10 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
             "arguments are wrong",
             "Do what the message says first.",
         ),
+        ExitCode.TABLES_STOPPED: Ending(
+            "of several tables one or more do not allow the decision; it is stored for the others",
+            "Each line with `refused` says why, and what to do first.",
+        ),
     },
     "load": {
         DONE: Ending(

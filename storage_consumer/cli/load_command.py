@@ -96,7 +96,7 @@ def answer_load(own: LoadFlags, session: Session) -> Answer:
 
 
 def _decided(own: LoadFlags, action: str, session: Session) -> Answer:
-    return answer_table(TableFlags(action=action, table=own.table, at=own.at, json=own.json), session)
+    return answer_table(TableFlags(action=action, table=(str(own.table),), at=own.at, json=own.json), session)
 
 
 def _exported(own: LoadFlags, session: Session) -> Exported:

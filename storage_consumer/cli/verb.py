@@ -21,6 +21,14 @@ def flag(help_text: str, metavar: str, parse: Parser = parsers.filled, hint: str
     return field(default=None, metadata={"help": help_text, "metavar": metavar, "parse": parse, "hint": hint})
 
 
+def named_tables(help_text: str) -> Any:
+    """Return the field for a flag --table that may be given several times: what `table_words.selected` takes."""
+    return field(
+        default=(),
+        metadata={"help": help_text, "metavar": "S.T", "parse": parsers.filled_texts, "repeatable": True},
+    )
+
+
 def switch(help_text: str) -> Any:
     """Return the field for a flag without a value."""
     return field(default=False, metadata={"help": help_text, "parse": parsers.boolean, "switch": True})
@@ -83,7 +91,7 @@ class Verb:
 
     @property
     def flags(self) -> tuple[Option, ...]:
-        """Its own flags, in the order of the help: they have neither environment variable nor key, and may be given once."""
+        """Its own flags, in the order of the help: they have neither environment variable nor key."""
         own = [each for each in fields(self.takes) if each.metadata]  # type: ignore[arg-type] # a record
         found = [Option(keyword=each.name.removesuffix("_"), group="", **each.metadata) for each in own]
         return tuple(sorted(found, key=lambda each: _LAST.index(each.keyword) if each.keyword in _LAST else -1))

@@ -19,6 +19,7 @@ from storage_consumer.cli.verb import (
     FlagsWithJson,
     Verb,
     flag,
+    named_tables,
     of_both_ends,
     of_the_bucket,
     of_the_target,
@@ -195,7 +196,9 @@ class TableFlags(FlagsWithJson):
     """What `table` takes."""
 
     action: str = "list"
-    table: str | None = flag(TABLE, "S.T")
+    table: tuple[str, ...] = named_tables(
+        f"{TABLE} May be given several times, and be a rule in the filter's language, such as 'shop.*'."
+    )
     at: int | None = flag(
         "TSO of the copy: it holds all rows up to this commit-ts, and none after it. Or its time with the zone, such as "
         "2026-11-23T10:00:00Z.",
@@ -204,7 +207,10 @@ class TableFlags(FlagsWithJson):
         _TSO,
     )
     to: str | None = flag("The table's name in the target, as database.table.", "S.T")
-    all: bool = switch("List all tables, also those that run, are skipped, left out or dropped.")
+    all: bool = switch(
+        "Of `list`: also tables that run, are skipped, left out or dropped. Else decide about all that the action concerns: "
+        "`pause` those that run, others those that are stopped. `skip` and `moved` do not take it."
+    )
 
 
 class LoadFlags(FlagsWithJson):
@@ -386,16 +392,17 @@ without a restart; a stopped one obeys when it starts. Repeating a decision chan
     ),
     Verb(
         name="table",
-        usage="[list|pause|resume|skip|reload-done|accept-keys|moved] [--table S.T] [--all] --downstream-uri URI [option …]",
-        summary="list tables that are stopped or waiting; decide about one",
+        usage="[list|pause|resume|skip|reload-done|accept-keys|moved] [--table S.T … | --all] --downstream-uri URI [option …]",
+        summary="list tables that are stopped or waiting; decide about them",
         description="""\
-Shows the tables that are halted, paused or waiting, with their errors, and records what you decide about one. It writes one row into
-the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.""",
+Shows the tables that are halted, paused or waiting, with their errors, and records what you decide about one or several. It writes one row for each
+into the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.""",
         examples=(
             "table --downstream-uri mysql://root@127.0.0.1:3306/",
             "table --all --downstream-uri mysql://root@127.0.0.1:3306/",
             "table pause --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
-            "table resume --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table resume --table shop.orders --table 'crm.*' --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table resume --all --downstream-uri mysql://root@127.0.0.1:3306/",
             "table reload-done --table shop.orders --at 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
         actions=(

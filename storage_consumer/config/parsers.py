@@ -98,6 +98,11 @@ def filled(value: object) -> str:
     return str(value)
 
 
+def filled_texts(value: object) -> tuple[str, ...]:
+    """Return one or several texts that are not empty."""
+    return tuple(map(filled, value if isinstance(value, (list, tuple)) else [value]))
+
+
 def unescaped(value: object) -> object:
     r"""Return the value, with ``\t``, ``\r``, ``\n`` and ``\xNN`` in a text replaced by their characters; other backslashes stay."""
     if not isinstance(value, str):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.table_filter import table_rules
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.plan.steps import key_of
@@ -24,6 +25,7 @@ OR_BY_HAND = " -- or, after a copy that you made yourself, with its TSO: "
 """What stands between the two ways in which a table gets a copy."""
 _PART = r"(?:`((?:[^`]|``)+)`|([^`.]+))"
 T = TypeVar("T")
+_RULE = re.compile(r"[*?\[/]")
 _QUOTED = re.compile(rf"{_PART}(?:\.{_PART})?")
 
 
@@ -105,3 +107,33 @@ def known(given: str, rows: Sequence[T], name_of: Callable[[T], TableName]) -> l
     names = [str(name_of(row)) for row in rows]
     near = did_you_mean(given, names) or (f"; known tables: {', '.join(names[:10])}" if names else "")
     raise ConfigError(f"the state knows no table {given}{near}")
+
+
+def is_rule(given: str) -> bool:
+    """Return whether what an operator typed may be a rule of the table filter, rather than a name."""
+    return "`" not in given and bool(_RULE.search(given))
+
+
+def selected(
+    given: Iterable[str], rows: Sequence[T], name_of: Callable[[T], TableName], taken: Callable[[T], bool]
+) -> list[T]:
+    """Return the rows of all tables that an operator means, each once: by name, or by rule those of them that are `taken`.
+
+    Raises `ConfigError` for a name or rule that fits no table, and for an ambiguous name.
+    """
+    found = dict[str, T]()
+    for each in given:
+        chosen = meant(each, rows, name_of)
+        if not chosen and is_rule(each):
+            try:
+                rules = table_rules((each,))
+            except ValueError as fault:
+                raise ConfigError(f"--table: {fault}") from None
+            fitting = [row for row in rows if rules.matches(name_of(row).schema, name_of(row).table)]
+            if not fitting:
+                raise ConfigError(f"--table: the state knows no table that {each!r} fits")
+            chosen = list(filter(taken, fitting))
+        elif not chosen:
+            chosen = known(each, rows, name_of)
+        found |= {key_of(name_of(row)): row for row in chosen}
+    return list(found.values())

@@ -195,3 +195,39 @@ def test_state_without_a_bucket(server: DatabaseServer, rig: Rig) -> None:
     server.query("DELETE FROM storage_consumer.feed")
     with pytest.raises(ConfigError, match="is not bound to a bucket yet"):
         look(server)
+
+
+def test_several_tables_are_decided_about_at_once(server: DatabaseServer, rig: Rig) -> None:
+    """By names, rules and --all; each outcome is told, a refusal holds up no other, and a wrong name nothing is decided for."""
+    kept = [
+        progress("shop/a", 5, "halted", follows=False, error="broken"),
+        progress("shop/b", 5, "lost", follows=False, error="lacks a file"),
+        progress("shop/c", 5),
+        progress("crm/a", 5, "halted", follows=False, error="paused by me"),
+        progress("crm/gone", 5, "dropped"),
+        progress("crm/out", 5, "excluded"),
+    ]
+    rig.owner(ME).progress.save(tables=kept, sequences={}, checkpoint=7, storage_checkpoint=9)
+
+    def decided(action: str, *tables: str, **more: object) -> tuple[int, dict[str, str]]:
+        given = {"downstream_uri": server.uri, "action": action, "table": list(tables), "json": True} | more
+        answer = answered("table", given, {})
+        found = json.loads(answer.text)["tables"]
+        assert all(bool(each["refusal"]) == (each["outcome"] == "refused") for each in found)
+        return answer.code, {each["table"]: each["outcome"] for each in found}
+
+    with pytest.raises(ConfigError, match="the state knows no table shop.z"):
+        decided("resume", "shop.a", "shop.z")
+    with pytest.raises(ConfigError, match="knows no table that 'shp.\\*' fits"):
+        decided("resume", "shp.*")
+    for action in ("skip", "moved"):
+        with pytest.raises(ConfigError, match="--table"):
+            decided(action, all=True)
+    assert decided("resume", "shop.a", "SHOP.C") == (0, {"shop.a": "stored", "shop.c": "stored"})
+    assert decided("resume", "shop.*") == (4, {"shop.a": "same", "shop.b": "refused"})
+    assert decided("resume", all=True) == (4, {"shop.a": "same", "shop.b": "refused", "crm.a": "stored"})
+    assert decided("pause", all=True) == (0, {"shop.a": "stored", "shop.c": "stored", "crm.a": "stored"})
+    assert decided("resume", "shop.c", "crm.*") == (0, {"shop.c": "stored", "crm.a": "stored"})
+    text = answered("table", {"downstream_uri": server.uri, "action": "resume", "all": True}, {}).text
+    assert re.search(r"^shop\.b: refused: shop\.b lacks rows.*`storage-consumer load --table shop\.b", text, re.MULTILINE)
+    assert decided("skip", "crm.?") == (0, {"crm.a": "stored"})

@@ -124,13 +124,13 @@ def test_help_of_run_names_every_option(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     "words",
     [
-        ["table", "pause", "--table", "d.a", "--table", "d.b"],
+        ["quarantine", "drop", "--table", "d.a", "--table", "d.b"],
         ["ddl", "done", "--table", "d.a", "--version", "1", "--version=2"],
         ["history", "--table", "d.a", "--at", "1", "--at", "2"],
     ],
 )
 def test_flag_of_a_command_said_twice(words: list[str]) -> None:
-    """One of them would be left out without a word, of two tables to pause, say."""
+    """One of them would be left out without a word, of two tables to drop rows of, say."""
     with pytest.raises(ConfigError, match="may be given only once"):
         parse([*words, "--downstream-uri", "mysql://h/"])
 
