@@ -103,11 +103,9 @@ def _look(own: StatusFlags, session: Session) -> Answer:
 
 def _lines(status: Status, most: int | None) -> list[str]:
     """Return the status of the whole feed, with at most so many tables and statements; None for all."""
-    is_healthy = status.health == Health.HEALTHY
-    lag = f"{span(status.lag)} behind now" if status.lag is not None else "no checkpoint yet"
-    healthy = f"{sum(status.counts.values()):,} tables, {lag}"
-    lines = wrapped(f"{status.health}: {healthy if is_healthy else status.reasons[0]}", further="  ")
-    lines += [line for reason in status.reasons[not is_healthy :] for line in wrapped(reason, "  ")]
+    lines = wrapped(status.text, further="  ")
+    more = status.reasons[status.health != Health.HEALTHY :]
+    lines += [line for reason in more for line in wrapped(reason, "  ")]
     lines += facts(wording.facts(status))
     for table in status.tables[:most]:
         lines += ["", *_table_lines(table)]

@@ -95,8 +95,10 @@ class HttpServer:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             listener = socket.create_server(address, family=family)
         except OSError as fault:
+            why = str(fault.strerror or fault).partition(" (while")[0]
             raise ConfigError(
-                f"--metrics-listen {listen}: nothing can listen there: {fault.strerror or fault}. Give another address or port"
+                f"--metrics-listen {listen}: nothing can listen there: {why}. Give an address "
+                "and port of this machine that are free: each process, also one that stands by, needs its own"
             ) from fault
         host, port = listener.getsockname()[:2]
         self.address = joined_address(host, port)

@@ -261,7 +261,9 @@ class Site:
         if status is not None:
             word, reasons = status.health, [*status.reasons]
             # A healthy feed can have something odd to say too, such as that the source stands still: it is not green then.
-            look = "warn" if word == Health.HEALTHY and reasons else ""
+            if word == Health.HEALTHY:
+                look = "warn" if reasons else ""
+                reasons = [status.text.partition(": ")[2], *reasons]
         # What the serving process knows of itself, unless the state has its report anyway.
         if status is None or seen.fault or _started(status.snapshot) != process.started_at:
             retry = f": {process.retry}" if process.phase == Phase.RETRYING else ""

@@ -103,6 +103,15 @@ class Status:
     """Those that run, wait or failed."""
 
     @property
+    def text(self) -> str:
+        """The health with the first reason for it, or with how many tables a healthy feed has, and how far they are."""
+        if self.health != Health.HEALTHY:
+            return f"{self.health}: {self.reasons[0]}"
+        taken, others = _taken(self.counts)
+        lag = f"{span(self.lag)} behind now" if self.lag is not None else "no checkpoint yet"
+        return f"{self.health}: {counted(taken, 'table')}, {lag}{others}"
+
+    @property
     def report(self) -> Report | None:
         """What the writer last said of itself."""
         return self.snapshot.report
@@ -166,35 +175,42 @@ def judged(
         is_late=bool(late),
     )
     # One that is lost is halted too.
-    counts = Counter(
+    found = Counter(
         TableState.HALTED if each.state == TableState.LOST else snapshot.shown(each)
         for each in snapshot.tables
         if each.state != TableState.DROPPED
     )
+    counts = {str(state): count for state, count in sorted(found.items())}
     return Status(
         health=health,
-        reasons=tuple(_reasons(snapshot, stopped, counts.total(), different, late, lonely=lonely)),
+        reasons=tuple(_reasons(snapshot, stopped, counts, different, late, lonely=lonely)),
         snapshot=snapshot,
         lag=lag_of(snapshot.checkpoint, snapshot.now),
         lag_running=lag_of(snapshot.checkpoint_running, snapshot.now),
         source_lag=lag_of(snapshot.storage_checkpoint, snapshot.now),
         seconds_left=snapshot.report.work.seconds_left if snapshot.report and snapshot.report.work else None,
-        counts={str(state): count for state, count in sorted(counts.items())},
+        counts=counts,
         tables=tables,
         statements=snapshot.statements,
     )
 
 
+def _taken(counts: Mapping[str, int]) -> tuple[int, str]:
+    """Return how many tables are replicated, and the words for those that are left out; empty for none."""
+    out = sum(counts.get(state, 0) for state in (TableState.EXCLUDED, TableState.SKIPPED))
+    return sum(counts.values()) - out, f"; {out:,} left out" if out else ""
+
+
 def _reasons(
     snapshot: Snapshot,
     stopped: list[TableStatus],
-    total: int,
+    counts: Mapping[str, int],
     different: Mapping[TableName, TableResult],
     late: str,
     *,
     lonely: bool,
 ) -> Iterator[str]:
-    """Yield why the feed is not healthy, and what else is odd; `total`: tables in all, `late`: what is wrong with the lag."""
+    """Yield why the feed is not healthy, and what else is odd; `counts`: see `Status`, `late`: what is wrong with the lag."""
     report = snapshot.report
     if lonely:
         last = f"; {snapshot.last_writer} was the last" if snapshot.last_writer else ""
@@ -206,10 +222,11 @@ def _reasons(
         yield f"the writer has been retrying for {span(now.phase_seconds + snapshot.report_age)}: {now.retry}"
     if stopped:
         paused = sum(each.state == TableState.PAUSED for each in stopped)
-        by_itself, of = len(stopped) - paused, f"of {total:,} tables"
+        taken, others = _taken(counts)
+        by_itself, of = len(stopped) - paused, f"of {taken:,} tables"
         numbers = [f"{by_itself:,} {of} halted"] if by_itself else []
         numbers += [f"{paused:,} {of} paused by an operator"] if paused else []
-        yield f"{', '.join(numbers)}; the others go on"
+        yield f"{', '.join(numbers)}; the others go on{others}"
     if unequal := [table for table in snapshot.tables if table.quarantined]:
         rows = sum(table.quarantined for table in unequal)
         yield f"{counted(rows, 'row')} of {counted(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"

@@ -120,6 +120,7 @@ def document(
     shown = [table for table in status.tables if chosen is None or table.name == chosen.name]
     found: dict[str, object] = {
         "health": status.health,
+        "text": status.text,
         "reasons": list(status.reasons),
         "time": utc_time(snapshot.now),
         "state_schema": snapshot.state_schema,

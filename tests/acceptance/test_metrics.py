@@ -143,7 +143,7 @@ def test_a_lag_beyond_the_limit_is_not_ready(mariadb: DatabaseServer, bucket: Sm
 def test_a_port_that_is_taken_ends_the_program_before_anything_is_touched(
     mariadb: DatabaseServer, bucket: SmallBucket
 ) -> None:
-    """Exit code 2, and a message that names the option and the process that listens there."""
+    """Exit code 2, and a message that names the option, the address and the way on."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run(

@@ -216,9 +216,9 @@ def test_several_tables_are_decided_about_at_once(server: DatabaseServer, rig: R
         assert all(bool(each["refusal"]) == (each["outcome"] == "refused") for each in found)
         return answer.code, {each["table"]: each["outcome"] for each in found}
 
-    with pytest.raises(ConfigError, match="the state knows no table shop.z"):
+    with pytest.raises(ConfigError, match=r"the state knows no table shop\.z"):
         decided("resume", "shop.a", "shop.z")
-    with pytest.raises(ConfigError, match="knows no table that 'shp.\\*' fits"):
+    with pytest.raises(ConfigError, match=r"knows no table that 'shp\.\*' fits"):
         decided("resume", "shp.*")
     for action in ("skip", "moved"):
         with pytest.raises(ConfigError, match="--table"):
@@ -229,5 +229,7 @@ def test_several_tables_are_decided_about_at_once(server: DatabaseServer, rig: R
     assert decided("pause", all=True) == (0, {"shop.a": "stored", "shop.c": "stored", "crm.a": "stored"})
     assert decided("resume", "shop.c", "crm.*") == (0, {"shop.c": "stored", "crm.a": "stored"})
     text = answered("table", {"downstream_uri": server.uri, "action": "resume", "all": True}, {}).text
-    assert re.search(r"^shop\.b: refused: shop\.b lacks rows.*`storage-consumer load --table shop\.b", text, re.MULTILINE)
+    assert re.search(
+        r"^shop\.b: refused: shop\.b lacks rows.*`storage-consumer load --table shop\.b", text, re.MULTILINE
+    )
     assert decided("skip", "crm.?") == (0, {"crm.a": "stored"})

@@ -226,7 +226,9 @@ def test_many_who_come_at_once_are_let_in(server: HttpServer) -> None:
 
 def test_a_port_that_is_taken_is_refused(server: HttpServer) -> None:
     """The message names the option, the address and what the system says."""
-    with pytest.raises(ConfigError, match=rf"--metrics-listen {server.address}: .*Address already in use"):
+    with pytest.raises(
+        ConfigError, match=rf"--metrics-listen {server.address}: .*Address already in use\. Give an address"
+    ):
         HttpServer(server.address, {})
 
 

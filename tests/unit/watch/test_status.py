@@ -93,6 +93,15 @@ def test_healthy() -> None:
     assert found.counts == {"running": 2}
 
 
+def test_tables_that_are_left_out_are_told() -> None:
+    """Healthy means those that are replicated; the others are counted in the same sentence, also beside a halted table."""
+    out = (table("b", TableState.EXCLUDED), table("c", TableState.EXCLUDED, error="skipped by me since then"))
+    assert status(snapshot(table("a"))).text == "healthy: 1 table, 3s behind now"
+    assert status(snapshot(table("a"), table("d"), *out)).text == "healthy: 2 tables, 3s behind now; 2 left out"
+    halted = status(snapshot(table("a", "halted", error="x"), table("d"), *out))
+    assert halted.text == "stopped: 1 of 2 tables halted; the others go on; 2 left out"
+
+
 def test_nobody_writes() -> None:
     """Without a writer the feed is unhealthy, whatever else holds; where it runs in batches that is no fault."""
     lonely = snapshot(table("a", "halted", error="x"), writer="", report=report(Phase.ENDED))
