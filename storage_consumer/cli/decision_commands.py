@@ -192,9 +192,10 @@ def answer_table(own: TableFlags, session: Session) -> Answer:
                 decided_by=user(),
             )
             # For an immediate answer only: the consumer judges again, under its lock, when it obeys.
-            if why := refusal(desk.decisions.judged(row.stored), decision):
-                if not several:
-                    raise ConfigError(why)
+            why = refusal(desk.decisions.judged(row.stored), decision)
+            if why and not several:
+                raise ConfigError(why)
+            if why:
                 outcome, said, refused = "refused", f"refused: {why}", refused + 1
             elif (outcome := desk.decisions.decide_on(row, decision)) == "same":
                 said = f"already decided: {own.action}{at}, but not obeyed yet; nothing was changed"
