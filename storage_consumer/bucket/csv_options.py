@@ -1,6 +1,7 @@
-"""Infer how CSV was written, by elimination: try every set of options that the files allow, and strike out what fails.
+"""Infer how CSV was written: try all sets of options that the files allow, and strike out misfits.
 
-Rows are found without knowing the options: by the table's name and schema near the beginning of each row.
+Rows are found without knowing the options: by the table's name and schema near the beginning of
+each row.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _DATES = frozenset({"DATE", "DATETIME", "TIMESTAMP", "TIME"})
 _FEW = 4
 """One sample in this many may be damaged."""
 _WITNESSES = 2
-"""Fields that must show a NULL marker other than TiCDC's default: a single one may be a broken row."""
+"""Fields that must show a NULL marker that is not TiCDC's default: one may be a broken row."""
 _EVERYTHING = (1 << 64) - 1
 
 
@@ -67,7 +68,7 @@ class _SampleRows(NamedTuple):
 
 
 class _Hypothesis(NamedTuple):
-    """What rows may have been written with; the last three say which fields are between schema name and values."""
+    """Options that rows may have been written with; the last three: fields before the values."""
 
     frame: _Frame
     terminator: bytes
@@ -82,7 +83,7 @@ class _Hypothesis(NamedTuple):
 
 
 def _frames(sample: Sample) -> Iterator[_Frame]:
-    """Yield all frames under which the sample begins with a row of its table (or with a header line and a row)."""
+    """Yield the frames in which the sample begins with a row, or with a header line and a row."""
     text = sample.content
     header = text.startswith(_HEADER)
     if header:
@@ -90,7 +91,7 @@ def _frames(sample: Sample) -> Iterator[_Frame]:
         delimiter = text[len(_HEADER) : end]
         if end < 0 or not 1 <= len(delimiter) <= _LONGEST_DELIMITER:
             return
-        # The header line is not quoted, so any byte of the sample may be the quote; only the rows can show which.
+        # The header is not quoted, so any byte may be the quote; only the rows can show which.
         quotes = [b"", *(bytes([byte]) for byte in sorted(set(text) - set(b"\r\n")))]
         candidates = [(quote, delimiter) for quote in quotes]
     else:
@@ -105,7 +106,7 @@ def _frames(sample: Sample) -> Iterator[_Frame]:
         frame = _Frame(quote, delimiter, header)
         if quote and quote in delimiter:
             continue
-        # The names of the table are known, so delimiter and quote are right if a row begins with both of them.
+        # The table's names are known: delimiter and quote are right if a row begins with both.
         begin = _row_start(frame, sample)
         if begin.search(text) if header else begin.match(text):
             yield frame
@@ -124,13 +125,13 @@ def _row_start(frame: _Frame, sample: Sample) -> re.Pattern[bytes]:
             escaped = b"".join(b"\\" + bytes([byte]) for byte in frame.delimiter)
             raw = raw.replace(b"\\", b"\\\\").replace(b"\r", b"\\r").replace(b"\n", b"\\n")
             raw = raw.replace(frame.delimiter, escaped)
-        # TiDB ignores case in names, and classic TiCDC writes a database in lower case after a rename.
+        # TiDB ignores case in names, and classic TiCDC lowercases a database after a rename.
         pattern += quote + b"(?i:" + re.escape(raw) + b")" + quote + delimiter
     return re.compile(pattern, re.DOTALL)
 
 
 def _terminators(frame: _Frame, rows: Iterable[bytes]) -> list[bytes]:
-    """Return the possible row endings: those that all rows share. With quoted texts, an ending of letters is not considered."""
+    """Return the endings that all rows share; with quoted texts, none that consists of letters."""
     shared, *tails = dict.fromkeys(row[-_LONGEST_TERMINATOR:] for row in rows)
     for tail in tails:
         while not tail.endswith(shared):
@@ -138,7 +139,7 @@ def _terminators(frame: _Frame, rows: Iterable[bytes]) -> list[bytes]:
     # Every end of the common end is possible, the empty one too.
     ends = [shared[at:] for at in range(len(shared) + 1)]
     if frame.quote:
-        # With a quote a bare number may end each row alike: letters and digits are then part of a value.
+        # With a quote, each row may end in a bare number: letters and digits are then part of it.
         ends = [end for end in ends if frame.quote not in end and not re.search(rb"[0-9A-Za-z\x80-\xff]", end)]
     return [end for end in ends if frame.delimiter not in end]
 
@@ -147,7 +148,7 @@ def _terminators(frame: _Frame, rows: Iterable[bytes]) -> list[bytes]:
 def _field(frame: _Frame) -> re.Pattern[bytes]:
     quote, delimiter = re.escape(frame.quote), re.escape(frame.delimiter)
     if frame.quote:
-        # Atomic groups keep the match linear: a damaged row would otherwise backtrack through all splits.
+        # Atomic groups keep the match linear: a damaged row would backtrack through all splits.
         quoted = quote + b"(?>(?:[^" + quote + b"]|" + quote + quote + b")*)" + quote
         bare = b"(?>(?:(?!" + delimiter + b")[^" + quote + b"])*)"
         return re.compile(b"(" + quoted + b"|" + bare + b")(" + delimiter + b"|\\Z)", re.DOTALL)
@@ -157,7 +158,8 @@ def _field(frame: _Frame) -> re.Pattern[bytes]:
 def _fields(row: bytes, frame: _Frame) -> _Row | None:
     """Return the fields of a row after its schema name, without its terminator.
 
-    None if it cannot be split so, or has a line end that is neither quoted nor escaped: a row's end that the frame did not see.
+    None if it cannot be split so, or has a line end that is neither quoted nor escaped: a row's end
+    that the frame did not see.
     """
     found: list[_FieldText] = []
     position, pattern = 0, _field(frame)
@@ -174,7 +176,10 @@ def _fields(row: bytes, frame: _Frame) -> _Row | None:
 
 
 def _columns(sample: Sample) -> list[TableColumn]:
-    """Return the columns that rows have: neither hidden nor virtual; if the virtual ones are unknown, all that may be present."""
+    """Return the columns that rows have, neither hidden nor virtual.
+
+    If the virtual ones are unknown: all that may be present.
+    """
     gone = sample.virtual or frozenset()
     return [c for c in sample.definition.columns if not is_hidden(c.name) and folded_name(c.name) not in gone]
 
@@ -209,14 +214,14 @@ class CsvVerdict:
     commit_ts: tuple[int, ...] = ()
     """Lowest and highest commit-ts of the sampled rows (both inclusive), if they carry one."""
     unnamed: str = ""
-    """Why rows with these options that do not say which columns they have halt their table; empty: there are no such rows."""
+    """Why rows without known columns halt their table under these options; empty: no such rows."""
 
 
 def infer_csv(samples: list[Sample], upstream: Upstream, given: frozenset[str], newest: int) -> CsvVerdict:
     """Return the options of CSV files.
 
-    `given`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the highest commit-ts that a row may
-    have.
+    `given`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the
+    highest commit-ts that a row may have.
     """
     # Any zone will do: only the layout of a table with TIMESTAMP asks for one.
     return _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), given, newest).verdict(samples)
@@ -239,7 +244,7 @@ class _Trial:
         key = (sample.path, frame)
         if key not in self._rows:
             matches = list(_row_start(frame, sample).finditer(sample.content))
-            # A row ends where the next begins, so an incomplete sample's last row is cut off and dropped.
+            # A row ends where the next begins, so an incomplete sample's last row is dropped.
             borders = [match.start() for match in matches] + [len(sample.content)] * sample.complete
             found = None
             if len(borders) > 1:
@@ -250,7 +255,7 @@ class _Trial:
         return self._rows[key]
 
     def tokens(self, hypothesis: _Hypothesis, sample: Sample) -> list[_Row] | None:
-        """Return the fields of each of the sample's rows; None if a row does not end or split as the hypothesis says."""
+        """Split the sample's rows into fields; return None if the hypothesis does not fit them."""
         frame, end = hypothesis.frame, hypothesis.terminator
         key = (sample.path, frame, end)
         if key not in self._split:
@@ -271,7 +276,8 @@ class _Trial:
         # These two show in values, which are judged later.
         judged = self.given - {"null", "binary_encoding_method"}
         for frame, rows in framed.items():
-            # All rows end alike, so their common end holds the terminator, and perhaps the end of a value before it.
+            # All rows end alike, so their common end holds the terminator, and perhaps the end of a
+            # value before it.
             known = self.upstream.csv.terminator.encode()
             ends = [known] if "terminator" in self.given else _terminators(frame, rows)
             for end, prefix in product(ends, product((True, False), repeat=3)):
@@ -297,14 +303,14 @@ class _Trial:
         )
 
     def verdict(self, samples: list[Sample]) -> CsvVerdict:
-        """Strike out hypotheses, and return what is left. A sample that ends inside its first row shows nothing."""
+        """Strike out hypotheses and return the rest; a sample inside its first row shows none."""
         alive = hypotheses = list(self.hypotheses(samples))
         aside = list[Sample]()
         samples = [
             sample for sample in samples if sample.complete or any(self.rows(sample, f) for f in _frames(sample))
         ]
         for sample in samples:
-            # A sample that fits no survivor is set aside rather than deciding alone: it may be damaged.
+            # A sample that fits no survivor is set aside, not decisive: it may be damaged.
             if fitting := [each for each in alive if self.fits(each, sample)]:
                 alive = fitting
             else:
@@ -327,8 +333,8 @@ class _Trial:
             # Two different texts cannot both mean NULL, so the hypothesis splits the rows wrongly.
             if len(nulls) > 1:
                 continue
-            # With a quote the decoder refuses a NULL whose marker is not the assumed one, unless it looks like a number.
-            # Without a quote it would be read as a text.
+            # With a quote the decoder refuses a NULL whose marker is not the assumed one, unless it
+            # looks like a number. Without a quote it would be read as a text.
             if not nulls and "null" not in self.given:
                 (unseen if hypothesis.frame.quote else undecided).add("null")
             for text, places in nulls.items():
@@ -347,7 +353,7 @@ class _Trial:
         if not survivors:
             return CsvVerdict(reason="no set of options fits the values")
         for hypothesis, _ in survivors:
-            # Its rows are read without a commit-ts although each of them begins with a possible one.
+            # Its rows are read without a commit-ts though each begins with a possible one.
             rows = (row for sample in used for row in self.tokens(hypothesis, sample) or ())
             if not hypothesis.commit_ts and all(row and self._is_like_ts(row[0]) for row in rows):
                 undecided.add("include_commit_ts")
@@ -366,22 +372,24 @@ class _Trial:
         )
 
     def fits(self, hypothesis: _Hypothesis, sample: Sample) -> bool:
-        """Return whether the sample's rows have the form of the hypothesis; their values are judged later, all together."""
+        """Return whether the rows have the hypothesis' form; values are judged later, together."""
         rows = self.tokens(hypothesis, sample)
         if rows is None:
             return False
         size, skip = len(_columns(sample)), hypothesis.skip
-        # Rows lack virtual columns, so they are as long as the layout only if these are known, and no selector leaves out others.
+        # Rows lack virtual columns, so they are as long as the layout only if these are known, and
+        # no selector leaves out others.
         name, names = sample.definition.name, [column.name for column in sample.definition.columns]
         selectors, table = self.upstream.column_selectors, (name.schema, name.table)
         is_selected = bool(unselected(selectors, table, names, case=self.upstream.case_sensitive))
         exact = sample.virtual is not None and not is_selected
         counts = {len(row) - skip for row in rows}
-        # The sample may hold rows of an older structure, with another number of columns: they committed no later than its DDL.
+        # The sample may hold rows of an older structure, with another number of columns: they
+        # committed no later than its DDL.
         has_ts = hypothesis.commit_ts and all(row and _DIGITS.fullmatch(row[0].text) for row in rows)
         if has_ts and sample.definition.is_ddl:
             counts = {len(row) - skip for row in rows if int(row[0].text) > sample.definition.version}
-        # With uncertain virtual columns a row may be shorter than the schema file's columns, but never longer.
+        # With uncertain virtual columns a row may be shorter than the schema file, never longer.
         if any(count > size or count < 0 or (exact and count != size) for count in counts):
             return False
         if not all(len(row) >= skip and self._begins(row, hypothesis) for row in rows):
@@ -408,13 +416,13 @@ class _Trial:
         return not (hypothesis.handle_key and hypothesis.frame.quote) or next(tokens).quoted
 
     def _is_like_ts(self, token: _FieldText) -> bool:
-        """Return whether a field can be a commit-ts: a bare number between 2015 and the newest, both inclusive."""
+        """Return whether a field can be a commit-ts: a bare number from 2015 to the newest."""
         # A column of large numbers may look like one: more is asked for before that is decided.
         digits = not token.quoted and _DIGITS.fullmatch(token.text)
         return bool(digits) and _EARLIEST_TS <= int(token.text) <= self.newest
 
     def nulls(self, used: list[Sample], hypothesis: _Hypothesis) -> dict[bytes, list[str]]:
-        """Return what means NULL → the files and rows where it does: unquoted texts that are not a value of their column."""
+        """Map NULL markers to the places where they are unquoted and no value of their column."""
         seen: dict[bytes, list[str]] = {}
         quoting = bool(hypothesis.frame.quote)
         for sample in used:
@@ -436,7 +444,7 @@ class _Trial:
     def encodings(
         self, used: list[Sample], hypothesis: _Hypothesis, options: CsvOptions
     ) -> tuple[list[BinaryEncoding], set[str]]:
-        """Return the binary encodings under which the decoder reads the samples, and the samples that it reads under none.
+        """Return the binary encodings that decode the samples, and the samples without any.
 
         A few of the latter count as damaged; with more, the options are wrong.
         """
@@ -457,7 +465,7 @@ class _Trial:
         return [choice for choice in choices if read[choice] == readable], damaged
 
     def _reads(self, sample: Sample, hypothesis: _Hypothesis, options: CsvOptions) -> bool:
-        """Return whether the decoder reads a sample's whole rows; one with uncertain columns always counts as read."""
+        """Return whether the decoder reads a sample's whole rows, or its columns are uncertain."""
         found, rows = self.rows(sample, hypothesis.frame), self.tokens(hypothesis, sample)
         if found is None or rows is None:
             return False
@@ -485,7 +493,7 @@ class _Trial:
         return True
 
     def has_binary(self, used: list[Sample], hypothesis: _Hypothesis, options: CsvOptions) -> bool:
-        """Return whether a binary column of a sample holds a value that is neither NULL nor empty."""
+        """Return whether a sample has a binary value that is neither NULL nor empty."""
         nothing = {(options.quote * 2).encode(), options.null.encode(), b""}
         for sample in used:
             columns = _columns(sample)

@@ -1,6 +1,7 @@
 """Read an export: its metadata, its schema files, and which files hold the rows of each table.
 
-Where files can be read in several ways and none says which is meant, the user has to: `refuse_unsaid`.
+Where files can be read in several ways and none says which is meant, the user has to:
+`refuse_unsaid`.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _LEFT_OUT: Mapping[Kind, str] = {
 """What is not loaded, and why."""
 _THINGS = frozenset(("DATABASE", "SCHEMA", "TABLE", "VIEW"))
 _HEADS = {word: re.compile(rf"\s*(?:/\*.*?\*/\s*)*{word}\b", re.DOTALL) for word in ("CREATE", "SET", "DROP")}
-"""What the statements of a schema file begin with: the DROP is that of a view's place among the tables."""
+"""What a schema file's statements begin with; the DROP removes a table in a view's place."""
 _BLOCK = 1 << 20
 _Beginning = tuple[StoredObject, bytes]
 """A data file and its first bytes."""
@@ -87,7 +88,7 @@ class ExportTable:
 
     name: TableName
     definition: TableDefinition
-    """Its structure at the snapshot, and the CREATE TABLE. The default of a TIMESTAMP is in the zone of the export."""
+    """Its structure at the snapshot and CREATE TABLE; TIMESTAMP defaults in the export's zone."""
     carried: tuple[TableColumn, ...]
     """The columns of its rows, in order; see `CreatedTable.carried`."""
     parts: tuple[StoredObject, ...]
@@ -99,7 +100,7 @@ class Export:
     """A finished export."""
 
     identity: str
-    """Changes whenever a file of the export may have changed: no other export, not even one under the same path, has the same."""
+    """Changes if a file of the export may have changed; unique even among exports at one path."""
     snapshot: int
     """TSO of the snapshot that all rows are of; 0 if the export does not tell it."""
     snapshot_hint: str
@@ -111,7 +112,9 @@ class Export:
     """Form of the data files; ``sql`` if there are no data files."""
     compression: Compression
     time_zone: str
-    """Zone of TIMESTAMP values as the first SQL file with rows states it, else a schema file, such as ``+00:00``; empty: none does."""
+    """Zone of TIMESTAMP values, as ``+00:00``, from the first SQL file with rows, else a schema
+    file.
+    """
     databases: tuple[TableDefinition, ...]
     """CREATE DATABASE statements; their names have no table."""
     tables: tuple[ExportTable, ...]
@@ -123,9 +126,10 @@ class Export:
 
 
 def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambda _: True) -> Export:
-    """Return what lies in the folder of an export. Raise `ExportRefused` if it cannot be loaded as it is, `ExportUnfinished` if it may become so.
+    """Read an export's folder; raise `ExportRefused`, or `ExportUnfinished` if it may still finish.
 
-    Only tables and views that are `wanted` are read and returned; the names and sizes of all files are checked nonetheless.
+    Only tables and views that are `wanted` are read and returned; the names and sizes of all files
+    are checked nonetheless.
     """
     # Some tools leave an empty object where a bucket's console shows a folder.
     found_there = (
@@ -179,7 +183,10 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
 
 
 def _why_unknown(path: str) -> str:
-    """Return why nothing is loaded beside a file of this name, and the way on: without the rows in it a table would be loaded in part, or empty."""
+    """Return why a file of this name prevents loading, and what to do.
+
+    Without the rows in it a table would be loaded in part, or empty.
+    """
     form = _UNREAD_FORM.search(path)
     if form is None:
         return (
@@ -225,7 +232,7 @@ class _Reading:
     """The zones that schema files state, in the order in which they were read."""
 
     def sort_out(self, listed: Sequence[StoredObject]) -> None:
-        """Sort the files out by their names; raise `ExportRefused` where names or sizes show that they are not those of one whole export."""
+        """Sort files by name; raise `ExportRefused` unless they can be one whole export."""
         named = [(read_name(stored.path), stored) for stored in listed]
         for file, stored in named:
             if file.kind is Kind.UNKNOWN:
@@ -269,7 +276,7 @@ class _Reading:
         refuse_numbers(name, files)
 
     def refuse_namesakes(self) -> None:
-        """Raise `ExportRefused` for two tables whose names TiDB does not tell apart: one of them is of another export."""
+        """Raise `ExportRefused` for two tables of one name to TiDB: they are of two exports."""
         known: dict[TableName, TableName] = {}
         for name, stored in sorted(self.files[Kind.TABLE].items()):
             other = known.setdefault(name.folded(), name)
@@ -319,7 +326,7 @@ class _Reading:
         stored = self.files[Kind.VIEW][name]
         content, query = self.statement(stored, "VIEW")
         found = tokens(query)
-        # TiCDC writes the account that runs the statement: the source's definer is none of the target's accounts.
+        # TiCDC writes the account that runs the statement: the source's definer is unknown here.
         definer, end = find_words(found, "DEFINER", "="), find_words(found, "SQL", "SECURITY")
         if 0 <= definer < end:
             query = replace_spans(query, [(found[definer + 2].start, found[end - 1].end, "CURRENT_USER")])
@@ -383,7 +390,7 @@ class _Reading:
         return bytes(content)
 
     def time_zone(self, tables: Sequence[ExportTable]) -> str:
-        """Return the zone that the head of the first SQL file with rows names, else the first one that a schema file that was read does."""
+        """Return the zone in the first SQL file with rows, else in a schema file that was read."""
         first = next((table.parts[0] for table in tables if table.parts), None)
         stated: list[str] = []
         if first is not None and self.file_format == "sql":
@@ -393,7 +400,7 @@ class _Reading:
     def check_files(
         self, definition: TableDefinition, carried: Sequence[TableColumn], files: Sequence[Numbered]
     ) -> None:
-        """Raise `ExportRefused` if a table's files, in the order of their numbers, are cut or of two exports.
+        """Raise `ExportRefused` if a table's files, by number, are cut or of two exports.
 
         `carried`: the columns of its rows, which lack the generated ones.
         """
@@ -442,9 +449,10 @@ class _Reading:
 
 
 def _is_in_order(definition: TableDefinition) -> bool:
-    """Return whether Dumpling gives a table's rows in the order of the first column, a whole number of which each is there once.
+    """Return whether rows are in the order of the first column, a unique whole number.
 
-    It orders by a clustered primary key; without one by the hidden row id, and in a partitioned table by partition.
+    It orders by a clustered primary key; without one by the hidden row id, and in a partitioned
+    table by partition.
     """
     keys = [column for column in definition.columns if column.is_pk]
     first = definition.columns[0] if definition.columns else None
@@ -498,9 +506,9 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}
 def refuse_unsaid(storage: Storage, export: Export, origin: Upstream, said: Collection[str]) -> None:
     """Raise `ExportRefused` if an export needs an option that nobody gave, with the option.
 
-    `origin`: its files, and how they are written as far as that is known. `said`: the parameters of its URI. The zone is needed wherever
-    there is a TIMESTAMP; for the other options the beginnings of some files are read, and what shows there only later is refused
-    where it is read.
+    `origin`: its files, and how they are written as far as that is known. `said`: the parameters of
+    its URI. The zone is needed wherever there is a TIMESTAMP; for the other options the beginnings
+    of some files are read, and what shows there only later is refused where it is read.
     """
     for table in () if origin.time_zone else export.tables:
         for column in table.definition.columns:
@@ -520,7 +528,7 @@ def refuse_unsaid(storage: Storage, export: Export, origin: Upstream, said: Coll
 
 
 def _alike(column: TableColumn, options: DumpOptions, where: str) -> str:
-    """Return which values of a column look alike, and what to do; empty if none do. `where`: the column, for the message."""
+    """Return a column's values that are alike, and the remedy, or "". `where`: the column."""
     marker, pattern = options.null, grammar(column, "dump-csv")
     again = r"Export again with --csv-null-value '\N'"
     if pattern:

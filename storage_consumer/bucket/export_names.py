@@ -1,25 +1,33 @@
-"""Names of an export's files ⇄ what they hold; its ``metadata``, and the statements of its schema files.
+"""Names of an export's files ⇄ their content; its ``metadata``, and schema files' statements.
 
-Dumpling writes ``{db}-schema-create.sql``, ``{db}.{table}-schema.sql``, ``{db}.{table}.{number}.sql|.csv`` and a few others, each with
-``.gz``, ``.snappy`` or ``.zst`` appended if it is compressed. It escapes in names whatever could be mistaken for another part: the
-first raw dot ends the database, and ``-schema`` at the end is never a part of the name. mydumper writes the same names with numbers of
-five digits, or none.
+Dumpling writes ``{db}-schema-create.sql``, ``{db}.{table}-schema.sql``,
+``{db}.{table}.{number}.sql|.csv`` and a few others, each with ``.gz``, ``.snappy`` or ``.zst``
+appended if it is compressed. It escapes in names whatever could be mistaken for another part: the
+first raw dot ends the database, and ``-schema`` at the end is never a part of the name. mydumper
+writes the same names with numbers of five digits, or none.
 
-Whether the data files of a table are all there and of one export, as far as their numbers, beginnings, ends and times show it.
+Whether the data files of a table are all there and of one export, as far as their numbers,
+beginnings, ends and times show it.
 
-Whether the files of an export are all of one run of Dumpling, as far as the times at which they were written show it.
+Whether the files of an export are all of one run of Dumpling, as far as the times at which they
+were written show it.
 
-A run overwrites what has the same name and leaves everything else: of a table that shrank, the last files of an older run; of one that was
-dropped, all of them. No file is older than the run that wrote it, and a copy is younger still, so a time before the beginning proves an
-older run, whoever copied what. How exactly the beginning is known depends on the export:
+A run overwrites what has the same name and leaves everything else: of a table that shrank, the last
+files of an older run; of one that was dropped, all of them. No file is older than the run that
+wrote it, and a copy is younger still, so a time before the beginning proves an older run, whoever
+copied what. How exactly the beginning is known depends on the export:
 
-* ``metadata`` has the local time of Dumpling's host, without a zone, and none is more than 14 hours ahead of UTC;
-* rows of a snapshot were not written before it, and its TSO has a time in UTC, by the source's clock;
-* ``metadata`` is written last. If its own time is the one that it says, in some zone, and the run began with the snapshot, then the files have
-  their times from the run itself: the beginning is known by the store's own clock, and nothing of the run is younger than ``metadata``.
+* ``metadata`` has the local time of Dumpling's host, without a zone, and none is more than 14 hours
+  ahead of UTC;
+* rows of a snapshot were not written before it, and its TSO has a time in UTC, by the source's
+  clock;
+* ``metadata`` is written last. If its own time is the one that it says, in some zone, and the run
+  began with the snapshot, then the files have their times from the run itself: the beginning is
+  known by the store's own clock, and nothing of the run is younger than ``metadata``.
 
-A written export has the same files: INSERT statements, which say everything of themselves (the columns, the time zone, which values are bytes).
-Format: dumpling v7 and v8, `v4/export/writer_util.go` and `metadata.go`.
+A written export has the same files: INSERT statements, which say everything of themselves (the
+columns, the time zone, which values are bytes). Format: dumpling v7 and v8,
+`v4/export/writer_util.go` and `metadata.go`.
 """
 
 from __future__ import annotations
@@ -69,7 +77,7 @@ class ExportFile:
 
     kind: Kind
     name: TableName
-    """Whom it belongs to; of a placement policy, its name is that of the database; empty where `kind` is METADATA or UNKNOWN."""
+    """Its owner; of a placement policy, a database's name; empty for METADATA and UNKNOWN."""
     compression: Compression = ""
     file_format: Literal["sql", "csv"] = "sql"
     number: int = 0
@@ -90,7 +98,8 @@ _KINDS = tuple(
         (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)-schema-sequence\.sql", Kind.SEQUENCE),
         (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)-schema-triggers\.sql", Kind.TRIGGERS),
         (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)-schema\.sql", Kind.TABLE),
-        # Nine digits of a chunk or a file, or thirteen of both; five in mydumper's, which does without where there is one file.
+        # Nine digits of a chunk or a file, or thirteen of both; five in mydumper's, which does
+        # without where there is one file.
         (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)(?:\.(?P<number>[0-9]{5,18}))?\.(?P<format>sql|csv)", Kind.DATA),
     )
 )
@@ -120,7 +129,7 @@ def read_name(path: str) -> ExportFile:
 
 
 def unescaped(text: str) -> str:
-    """Return a name with each ``%XX`` replaced by the character that it stands for; all of them are ASCII."""
+    """Return a name with each ``%XX`` replaced by its ASCII character."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
@@ -148,7 +157,7 @@ class ExportMetadata:
 
 
 def read_metadata(content: bytes, where: str) -> ExportMetadata:
-    """Return what ``metadata`` says; `where`: its path, for messages. Raise `ExportRefused` unless it is that of a finished export."""
+    """Read ``metadata`` at `where`; raise `ExportRefused` unless its export is finished."""
     text = content.decode("utf-8", "replace")
     if re.search(r"^\[", text, re.MULTILINE) or text.startswith("# Started dump at"):
         raise ExportRefused(
@@ -211,11 +220,12 @@ _HAS_ANSI_NAME = re.compile(r'^CREATE\b[^\n]*?\b(?:TABLE|VIEW|DATABASE) (?:IF NO
 
 
 def statements(text: str) -> list[str]:
-    """Return the statements of a schema file, without their semicolons and without those that are only comments.
+    """Return a schema file's statements, without semicolons and those of comments only.
 
-    Raises `ValueError` if the last one has no semicolon: then the file was cut. Names in double quotes, which a server writes under
-    ANSI_QUOTES, are put into backquotes, so that a statement means the same to every server. What a comment holds that servers from a
-    version on read, such as ``/*!40100 DEFAULT CHARACTER SET utf8mb4 */``, is kept as it is: every target reads it.
+    Raises `ValueError` if the last one has no semicolon: then the file was cut. Names in double
+    quotes, which a server writes under ANSI_QUOTES, are put into backquotes, so that a statement
+    means the same to every server. What a comment holds that servers from a version on read, such
+    as ``/*!40100 DEFAULT CHARACTER SET utf8mb4 */``, is kept as it is: every target reads it.
     """
     text = with_backquotes(text)
     found: list[str] = []
@@ -239,7 +249,7 @@ def opened(text: str) -> str:
 
 
 def with_backquotes(text: str) -> str:
-    """Return a text with names in backquotes, if a server wrote them in double quotes; else the text itself."""
+    """Return a text with backquotes for names, if the server wrote them in double quotes."""
     if not _HAS_ANSI_NAME.search(text):
         return text
     return _QUOTED.sub(lambda match: quote(match[0][1:-1].replace('""', '"')) if match["name"] else match[0], text)
@@ -252,7 +262,7 @@ Numbered = tuple[ExportFile, StoredObject]
 _DUMPLINGS_WIDTH = 9
 """Digits that the numbers of Dumpling's files have at least; mydumper's have five, or no number."""
 _CHUNKED_WIDTH = 13
-"""Digits of a number that is a chunk's and, in the last four, a file's within it (``--rows`` with ``--filesize``)."""
+"""Digits of a chunk's number with, as the last four, a file's (``--rows``, ``--filesize``)."""
 _FILES = 10_000
 _HEAD_BYTES = 64 << 10
 """Bytes to read at the beginning of a data file."""
@@ -264,9 +274,10 @@ def is_mydumpers(files: Iterable[Numbered]) -> bool:
 
 
 def refuse_numbers(name: TableName, files: Sequence[Numbered]) -> None:
-    """Raise `ExportRefused` if the numbers of a table's files, in their order, are those of two exports, or lack one for certain.
+    """Raise `ExportRefused` if a table's file numbers are of two exports or surely lack one.
 
-    Format: dumpling-format, *Chunks, order*: within a chunk files are numbered from 0 on, while a chunk without rows has no file.
+    Format: dumpling-format, *Chunks, order*: within a chunk files are numbered from 0 on, while a
+    chunk without rows has no file.
     """
     if len({file.width for file, _ in files}) > 1 or len({file.number for file, _ in files}) < len(files):
         raise ExportRefused(
@@ -284,7 +295,7 @@ def refuse_numbers(name: TableName, files: Sequence[Numbered]) -> None:
 
 
 def gaps_note(tables: Mapping[TableName, Sequence[Numbered]]) -> str:
-    """Return a note if the numbers of Dumpling's files leave some out, which may be a loss; empty if they do not."""
+    """Return a note if Dumpling's file numbers have gaps, which may be losses; else ""."""
     found = dict[TableName, str]()
     for table, files in tables.items():
         # Thirteen digits are those of --rows, with which chunks may be missing.
@@ -308,7 +319,7 @@ def _padded(number: int, file: ExportFile) -> str:
 
 
 def head_of(storage: Storage, stored: StoredObject, compression: Compression) -> bytes:
-    """Return the first bytes of a data file, decompressed; raise `ExportRefused` if they are damaged."""
+    """Return a data file's first bytes, decompressed; raise `ExportRefused` if damaged."""
     head = b""
     try:
         for block in decompressed(storage.blocks(stored.path, _HEAD_BYTES), compression, stored.path):
@@ -331,7 +342,10 @@ _SLACK = 60
 
 
 def refuse_other_runs(head: ExportMetadata, listed: Sequence[StoredObject]) -> None:
-    """Raise `ExportRefused` for files of an older run, `ExportUnfinished` for those of a newer one that has no ``metadata`` yet."""
+    """Refuse other runs' files: `ExportRefused` if older, `ExportUnfinished` if yet to end.
+
+    A newer run has no ``metadata`` yet.
+    """
     try:
         times = map(datetime.fromisoformat, (head.started_at, head.finished_at))
         started, finished = (local.replace(tzinfo=UTC).timestamp() for local in times)
@@ -340,7 +354,8 @@ def refuse_other_runs(head: ExportMetadata, listed: Sequence[StoredObject]) -> N
     end = next(stored.modified for stored in listed if stored.path == METADATA)
     snapshot = physical_ms(head.snapshot) / 1000
     first, last = max(started - _FARTHEST_ZONE, snapshot - _CLOCKS), float("inf")
-    # Where `metadata` itself is too old, or has no time, the times mean something else, as in an archive that keeps none.
+    # Where `metadata` itself is too old, or has no time, the times mean something else, as in an
+    # archive that keeps none.
     if end < first:
         return
     began = end - (finished - started)
@@ -406,7 +421,7 @@ def view_file(name: TableName, statement: str) -> WrittenFile:
 def data_file(
     name: TableName, number: int, columns: Sequence[TableColumn], rows: Iterable[Sequence[bytes | None]]
 ) -> WrittenFile:
-    """Return a data file of a table. `number`: from 0; `rows`: the values of `columns` as the server sends them in texts, None for NULL."""
+    """Return a data file; `number`: from 0; `rows`: texts as the server sends, None for NULL."""
     kinds = ["bytes" if holds_bytes(c) else "number" if grammar(c, "dump-sql") else "text" for c in columns]
     names = ",".join(quote(column.name) for column in columns)
     opening = f"INSERT INTO {quote(name.table)} ({names}) VALUES\n".encode()
@@ -433,7 +448,7 @@ def data_file(
 
 
 def metadata_file(snapshot: int, started_at: str, finished_at: str) -> WrittenFile:
-    """Return the file that says that an export is finished. `snapshot`: its TSO; both times are local."""
+    """Return the file that marks a finished export; `snapshot`: its TSO; times are local."""
     text = (
         f"Started dump at: {started_at}\nSHOW MASTER STATUS:\n\tLog: tidb-binlog\n\tPos: {snapshot}\n\tGTID:\n\n"
         f"Finished dump at: {finished_at}\n"
@@ -450,5 +465,5 @@ def _stem(name: TableName) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a name without anything that could be mistaken for another part of a file's name; see `unescaped`."""
+    """Escape a name's characters that could be other parts of a file's name; see `unescaped`."""
     return _PLAIN.sub(lambda found: f"%{ord(found[0]):02X}", text)

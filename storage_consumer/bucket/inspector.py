@@ -1,6 +1,7 @@
-"""Inspect a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones.
+"""Inspect a bucket by one listing and a bounded sample of files, and infer its settings.
 
-A run that was given too few settings takes the inferred ones from here, or learns which it has to be given.
+A run that was given too few settings takes the inferred ones from here, or learns which it has to
+be given.
 
 Where the named folder has no ``metadata``, the changefeed's may be some levels up, or one down.
 """
@@ -36,8 +37,9 @@ class InspectedSetting:
 
     keyword: str
     state: State
-    """``given``: the user gave it; ``assumed``: no file shows it, so TiCDC's default is taken; ``not decidable``: several
-    values fit the files; ``unknown``: no file shows it."""
+    """``given``: the user gave it; ``assumed``: no file shows it, so TiCDC's default is taken;
+    ``not decidable``: several values fit the files; ``unknown``: no file shows it.
+    """
     value: object = None
     """The value; None if it is not known."""
     origin: str = ""
@@ -127,7 +129,7 @@ _MOST_MESSAGES = 200
 
 
 def _messages(sample: Sample) -> Iterator[tuple[dict[str, object], str | None]]:
-    """Yield messages and what follows each of them; None if the sample ends before that is known."""
+    """Yield messages and what follows each; None if the sample ends before that is known."""
     text = sample.content.decode("utf-8", "replace")
     position = 0
     for _ in range(_MOST_MESSAGES):
@@ -153,7 +155,7 @@ _OBJECTS = 1_000
 
 
 def likely_places(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> tuple[str, ...]:
-    """Return the folders near `upstream` that have a ``metadata`` of TiCDC's, as URIs. Unreadable ones count as having none."""
+    """Return URIs of folders near `upstream` with TiCDC's ``metadata``, as far as readable."""
     near, folder = list[Upstream](), upstream.root
     for _ in range(_UP):
         folder = folder.rpartition("/")[0]
@@ -162,7 +164,7 @@ def likely_places(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> 
     storage, known = opened(upstream), set[str]()
     with suppress(StorageConsumerError):
         for _ in range(_DOWN):
-            # Each folder found is left out of the next listing, so a large first folder does not hide the others.
+            # The next listing leaves out each found folder: a large one must not hide the others.
             shown = islice(storage.listing(frozenset(known), {}), _OBJECTS)
             folders = (stored.path.partition("/")[0] for stored in shown if "/" in stored.path)
             below = next((name for name in folders if name not in known), None)
@@ -209,12 +211,16 @@ def inspect(
     now: float,
     opened: Callable[[Upstream], Storage] | None = None,
 ) -> InspectedBucket:
-    """Return how the bucket was written. `given`: keyword of an option → who gave the value in `upstream`; `now` in seconds since 1970.
+    """Return how the bucket was written.
 
-    `opened`: opens a folder nearby that it may be instead, if it has no checkpoint; None: no such folder is searched for.
+    `given` maps an option's keyword to who gave its value in `upstream`; `now` is in seconds since
+    1970.
 
-    Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
-    the storage does.
+    `opened`: opens a folder nearby that it may be instead, if it has no checkpoint; None: no such
+    folder is searched for.
+
+    Reads ``metadata``, lists once, and reads some hundred files at most. Raises
+    `StorageUnavailable` and `ConfigError` as the storage does.
     """
     metadata, odd = Metadata(), tuple[str, ...]()
     with suppress(FileNotFoundError):
@@ -225,7 +231,7 @@ def inspect(
     ignore_unplaced(seen)
     samples = Samples(storage, seen)
     samples.take()
-    # A day beyond both clocks: neither the machine's nor the source's has to be right to the minute.
+    # A day beyond both clocks: neither the machine's nor the source's must be exact.
     newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + DAY_MS
     samples.warnings[:0] = odd
     inspection = _Inspection(
@@ -239,7 +245,8 @@ def inspect(
 def completed(loaded: Loaded, bucket: InspectedBucket) -> Loaded:
     """Return the settings with everything that was given or inferred.
 
-    Raises `ConfigError` that names each setting which the bucket contradicts or leaves open, and how to give it.
+    Raises `ConfigError` that names each setting which the bucket contradicts or leaves open, and
+    how to give it.
     """
     needed = set(loaded.unset)
     # The reader meets each path that contradicts these, and reports it.
@@ -304,7 +311,8 @@ class _Inspection:
             return [self._given_or(keyword, "unknown", NO_DATA) for keyword in CSV_KEYWORDS]
         given = frozenset(CSV_KEYWORDS) & self.given.keys()
         if self.upstream.csv.output_handle_key:
-            given -= {"output_handle_key"}  # the new architecture accepts the setting but writes no such field
+            # the new architecture accepts the setting but writes no such field
+            given -= {"output_handle_key"}
         verdict = infer_csv(files, self.upstream, given, self.newest)
         found: list[InspectedSetting] = []
         if verdict.unnamed:
@@ -325,7 +333,7 @@ class _Inspection:
                     origin = NO_BINARY if is_open else verdict.evidence.get(keyword, "")
                     found.append(InspectedSetting(keyword, "inferred", value, origin))
             return found
-        # Once more without what was given: where that succeeds, it shows which option is the wrong one.
+        # Again without the given options: where that succeeds, one of them is wrong.
         free = infer_csv(files, self.upstream, frozenset(), self.newest) if given else verdict
         for keyword in CSV_KEYWORDS:
             shown = {getattr(options, keyword) for options in free.survivors}
@@ -377,7 +385,7 @@ class _Inspection:
         return InspectedSetting(keyword, "inferred", value, place)
 
     def _held_against(self, keyword: str, shown: Mapping[object, str], why_not: str) -> InspectedSetting:
-        """Return a setting as it was given, or that a place shows another; not decidable if it was not given."""
+        """Return a setting as given, or contradicted by a place; not decidable if not given."""
         known = self._value(keyword)
         against = next((place for value, place in shown.items() if value != known), "")
         if against and keyword in self.given:
@@ -403,7 +411,7 @@ class _Inspection:
         return InspectedSetting(keyword, "inferred", value, next(iter(shown.values())))
 
     def zone_settings(self) -> list[InspectedSetting]:
-        """Return the time zone, which matters only with a TIMESTAMP column and which no file shows."""
+        """Return the time zone, which no file shows and only TIMESTAMP columns need."""
         if self.upstream.time_zone:
             return [InspectedSetting("tz", "given", self.upstream.time_zone, self.given.get("tz", ""))]
         tables = sorted(
@@ -467,7 +475,7 @@ class _Inspection:
         )
 
     def _architecture(self) -> str:
-        """Return the architecture if it shows: only the new one writes dispatchers, ids as paths, and members of ENUM and SET."""
+        """Return the architecture if known: the new one writes dispatchers, ids, ENUM members."""
         columns = [
             column
             for definitions in self.samples.definitions.values()

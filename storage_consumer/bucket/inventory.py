@@ -1,7 +1,7 @@
-"""Known files compared with a listing: which are new, changed or gone. `known_files` says what the next one need not show.
+"""Known files against a listing: new, changed or gone; `known_files` says what to leave out.
 
-Pure: it takes listings and remembers; it reads nothing. Each file is found once, however often a listing is repeated or
-interrupted.
+Pure: it takes listings and remembers; it reads nothing. Each file is found once, however often a
+listing is repeated or interrupted.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _SHOWN = 10
 
 @dataclass(slots=True)
 class Findings:
-    """What one listing showed: the new and changed files, and what came up while it was processed."""
+    """What one listing showed: new and changed files, and what came up in processing it."""
 
     late: bool
-    """Whether files may turn up that the previous listings left out. Not at a start: what is listed again then was passed over."""
+    """Whether files may turn up that earlier listings left out; not at a start, which relists."""
     schema_files: tuple[SchemaFile, ...] = ()
     """New, or with other content under a known name."""
     data_files: tuple[DataFile, ...] = ()
     """New, or with other content under a known name."""
     vanished: tuple[DataFile, ...] = ()
-    """Found before and no longer there; only after a full listing. Their size is 0 and their tag empty."""
+    """Found before and gone in a full listing, shown with size 0 and an empty tag."""
     changed: int = 0
     """Number of `data_files` that had other content before."""
     overwritten: tuple[DataFile, ...] = ()
-    """Those of them that were rewritten below a mark: the checkpoint may have passed their rows unseen."""
+    """Those rewritten below a mark: the checkpoint may have passed their rows unseen."""
     ignored: Counter[str] = field(default_factory=Counter)
     """Reason → number of objects passed over; in the end as of the last full listing."""
     contradictions: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Findings:
     roots: set[str] = field(default_factory=set)
     """Folders below the root that have a ``metadata``, as the root of a changefeed's files has."""
     moved: bool = False
-    """Whether to list again: given the schema files found, the listing may lack files or showed some under the wrong table."""
+    """Whether to list again: new schema files show that files may be missing or misplaced."""
     finished: int = 0
     """Number of new data files missing from `data_files` because an earlier run finished them."""
     unplaced: list[tuple[str, DataName, StoredObject]] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Findings:
     """Whether data files are among them, so that the next listing has to show them again."""
 
     def ignore(self, path: str, why: Ignored, files: int = 1) -> None:
-        """Count a path (or the `files` in it) as passed over, or note that it contradicts the settings."""
+        """Count a path (or `files` in it) as passed over, or note that it contradicts settings."""
         if why.contradicts:
             self.contradictions.append(f"{path}: {why.reason}")
         else:
@@ -98,31 +98,32 @@ def shortened(paths: list[str]) -> tuple[str, ...]:
 class Earlier:
     """The files that an earlier run finished.
 
-    Of some it left no digest, as a state of an older version holds none. They are read again, for nothing shows whether they are unchanged.
+    Of some it left no digest, as a state of an older version holds none. They are read again, for
+    nothing shows whether they are unchanged.
     """
 
     finished: Mapping[str, Finished]
     """Sequence (see `DataFile.sequence`) → how far it was finished."""
     rereads: bool
-    """Whether a file without a digest may be read again. It may not where rows carry no commit-ts: they would be applied again over
-    later ones. Then the file counts as it is listed now.
+    """Whether a file without a digest may be read again. It may not where rows carry no commit-ts:
+    they would be applied again over later ones. Then the file counts as it is listed now.
     """
 
     def judge(self, sequence: str, number: int, stored: StoredObject) -> FileVerdict:
-        """Return what a file listed for the first time is; `UNSURE`: it counts as it is listed now."""
+        """Judge a file listed for the first time; an `UNSURE` one counts as it is listed now."""
         known = self.finished.get(sequence)
         verdict = FileVerdict.NEW if known is None else known.judge(number, digest_of(stored))
         return FileVerdict.NEW if verdict is FileVerdict.UNSURE and self.rereads else verdict
 
     def was_unseen(self, sequence: str, number: int) -> bool:
-        """Return whether a rewritten file may have been rewritten, unseen, while rows beyond it were applied."""
+        """Return whether a file may have been rewritten, unseen, while later rows were applied."""
         known = self.finished.get(sequence)
         return known is not None and known.was_unseen(number)
 
 
 CONTRADICTS_PROTOCOL = "contradicts protocol"
 MOST_UNPLACED = 100_000
-"""Number of files in unknown directories that one listing holds until it ends; beyond it the directories' names are enough."""
+"""Files in unknown directories that a listing holds; beyond that, only directory names."""
 
 
 class Inventory:
@@ -139,7 +140,7 @@ class Inventory:
         self._known = KnownDirectories(date_separator, partition_separator=partition_separator)
         self._next = NextListing(self._known, partition_separator=partition_separator, extension=extension)
         self._schema_tags: dict[str, tuple[str, int]] = {}
-        # Number of full listings so far. What any other listing shows counts as shown by the last full one.
+        # Full listings so far; what any other listing shows counts for the last full one.
         self._generation = 0
         self._ignored: Counter[str] = Counter()
         # Found but not handed out yet: a listing that breaks off leaves here what it had shown.
@@ -148,18 +149,18 @@ class Inventory:
         self._changed: set[str] = set()
         self._overwritten: set[str] = set()
         self.earlier: Earlier | None = None
-        """What an earlier run knew: of the files that it finished, only one per sequence is found, and those that have changed."""
+        """Finished files of an earlier run: only one per sequence is found, and changed ones."""
         self.left_out = self._next.left_out
         """What listings leave out, sequence by sequence."""
 
     @property
     def closed(self) -> frozenset[str]:
-        """Directories in which TiCDC writes no more and all files were found: what `Storage.listing` may leave out."""
+        """Directories that are complete and no longer written: `Storage.listing` may skip them."""
         return self._next.closed
 
     @property
     def after(self) -> dict[str, str]:
-        """Sequence of files → file name up to which (inclusive) all were found and none can follow: may be left out likewise."""
+        """Sequence → file name up to which (inclusive) a listing may skip files, all found."""
         return self._next.after
 
     def __len__(self) -> int:
@@ -170,22 +171,23 @@ class Inventory:
         return len(self._schema_tags) + sum(sequence.count for sequence in sequences)
 
     def versions(self) -> set[tuple[str, int]]:
-        """Return table directory and version of all that is there, as the last full listing and those since show it."""
+        """Return the table directories and versions that exist, as the listings show."""
         parsed = map(parse_other, self._schema_tags)
         placed = (directory.placed for directory in self._known.directories.values())
         found = {(path.table_dir, path.version) for path in parsed if isinstance(path, SchemaPath)}
         return found | {(each.table_dir, each.version) for each in placed}
 
     def observe(self, listing: Iterable[StoredObject], *, full: bool, checkpoint: int) -> Findings:
-        """Process a listing that began after `checkpoint` was read; return what it shows that was not known.
+        """Process a listing that began after `checkpoint` was read; return what is new in it.
 
-        `full`: nothing was left out of it, so what it lacks is gone. If `listing` raises, what it had shown is not lost: a later
-        call returns it.
+        `full`: nothing was left out of it, so what it lacks is gone. If `listing` raises, what it
+        had shown is not lost: a later call returns it.
         """
         findings = Findings(late=full and self._generation > 0 and self.earlier is None)
-        # Taken before the listing: `judge` below replaces both, and they have to say what this very listing left out and shows again.
+        # Taken before the listing: `judge` below replaces both, and they have to say what this very
+        # listing left out and shows again.
         after, lowered = {} if full else self.after, self.left_out.lowering()
-        # A generation marks what a full listing shows, so that the sweep after it finds what it lacks.
+        # A generation marks what a full listing shows, so that the sweep finds the rest.
         if full:
             self._generation += 1
         for stored in listing:
@@ -193,7 +195,8 @@ class Inventory:
             data = parse_data_name(name)
             if data is None:
                 self._see_other(stored, findings)
-            # Classic TiCDC uses the number of an empty file again after a restart: such a file is only the beginning of one.
+            # Classic TiCDC uses the number of an empty file again after a restart: such a file is
+            # only the beginning of one.
             elif not stored.size:
                 findings.ignored[EMPTY] += 1
             elif directory := self._known.directories.get(folder):
@@ -204,7 +207,8 @@ class Inventory:
             else:
                 findings.overflow[folder] += 1
         self._place(findings)
-        # All schema files are known by now, so a directory that was placed by its path alone may turn out to be another table's.
+        # All schema files are known by now, so a directory that was placed by its path alone may
+        # turn out to be another table's.
         for folder, directory in self._known.astray():
             self._forget(folder, directory)
             self._found = {path: file for path, file in self._found.items() if path.rpartition("/")[0] != folder}
@@ -214,7 +218,7 @@ class Inventory:
         if full:
             findings.vanished = self._sweep(findings)
             self._ignored = findings.ignored
-        # Files that were too many to hold are still unknown, so no directory can be judged complete.
+        # Files that were too many to hold are still unknown: no directory is complete.
         if not findings.overflown:
             self._next.judge(checkpoint)
         self.left_out.listed(after, lowered)
@@ -226,11 +230,11 @@ class Inventory:
         return findings
 
     def set_apart(self, file: SchemaFile) -> None:
-        """Note that a schema file belongs to another table than the one it lies with: no rows go by it, so it closes nothing."""
+        """Note a schema file in another table's place: no rows go by it, so it closes nothing."""
         self._next.set_apart(file)
 
     def forget(self, folders: AbstractSet[str]) -> bool:
-        """Forget all that was found below these folders, which listings have to leave out from now on; return whether there was anything."""
+        """Forget what was found below folders to leave out; return whether there was anything."""
         gone = self._known.forget_below(folders)
         for table_dir in gone:
             self._next.note_change(table_dir)
@@ -248,8 +252,9 @@ class Inventory:
             return
         parsed = parse_other(stored.path)
         if isinstance(parsed, SchemaPath):
-            # The name alone shows that the version exists, so it counts here even while the file is still empty. If a version of the
-            # older layout turns out to be one of the present layout too, less may be left out.
+            # The name alone shows that the version exists, so it counts here even while the file is
+            # still empty. If a version of the older layout turns out to be one of the present
+            # layout too, less may be left out.
             findings.moved |= self._known.add_schema_file(parsed)
             if not stored.size:
                 findings.ignored[EMPTY] += 1
@@ -289,22 +294,25 @@ class Inventory:
         first = FileVerdict.NEW if self.earlier is None or before else self.earlier.judge(name, data.number, stored)
         verdict = FileVerdict.REWRITTEN if before else first
         if verdict is FileVerdict.UNCHANGED and sequence.count > 1:
-            # The first file of a sequence is handed on even if it is finished, so that the sequence itself is known.
+            # The first file of a sequence is handed on even if it is finished, so that the sequence
+            # itself is known.
             findings.finished += 1
             return
         may_be_unseen = False
         if verdict is FileVerdict.REWRITTEN:
             self._changed.add(stored.path)
-            # Partitions may count for themselves in one directory here, so it has no mark from now on: see `known_files`.
+            # Partitions may count for themselves in one directory here, so it has no mark from now
+            # on: see `known_files`.
             self._next.note_rewritten(directory.placed.table_dir)
-            # It may have changed while listings left it out: those of this run, once one has shown it, else those of an earlier run.
+            # It may have changed while listings left it out: those of this run, once one has shown
+            # it, else those of an earlier run.
             if before:
                 may_be_unseen = self.left_out.hid(stored.path)
             else:
                 may_be_unseen = self.earlier is not None and self.earlier.was_unseen(name, data.number)
         if may_be_unseen:
             self._overwritten.add(stored.path)
-        # New or rewritten, in a place that earlier listings left out because TiCDC was thought to be done there.
+        # New or rewritten in a place that listings skipped, since TiCDC seemed done there.
         elif findings.late and self._next.could_hide(folder, stored.path):
             findings.came_late.append(stored.path)
         self._next.note_change(directory.placed.table_dir)
@@ -313,7 +321,7 @@ class Inventory:
         self._found[stored.path] = replace(file, finished=True) if finished else file
 
     def _place(self, findings: Findings) -> None:
-        """Place data files of unknown directories, now that all schema files of the listing are known."""
+        """Place data files of unknown directories, once all schema files are known."""
         places: dict[str, DataDirectory | Ignored] = {}
         for folder, data, stored in findings.unplaced:
             placed = places.get(folder) or places.setdefault(folder, self._known.place(folder))
@@ -335,7 +343,7 @@ class Inventory:
         self._next.note_change(directory.placed.table_dir)
 
     def _sweep(self, findings: Findings) -> tuple[DataFile, ...]:
-        """Forget what a full listing did not show; return its data files, except those about to be handed out."""
+        """Forget what a full listing lacks; return its data files not about to be handed out."""
         gone: list[DataFile] = []
         for folder, directory in list(self._known.directories.items()):
             for dispatcher, number, width in directory.sweep(self._generation):
@@ -344,13 +352,14 @@ class Inventory:
                 stored = StoredObject(path=f"{folder}/{format_data_name(name)}", size=0, tag="")
                 self._next.note_change(directory.placed.table_dir)
                 gone.append(_data_file(directory.placed, dispatcher, number, width, stored))
-            # A directory that has no files may be one whose files were too many to hold: the next listing is to show them.
+            # A directory that has no files may be one whose files were too many to hold: the next
+            # listing is to show them.
             if not (directory.sequences or findings.overflown):
                 self._forget(folder, directory)
         findings.schemas_gone.extend(path for path in self._schema_tags if path not in findings.schema_paths)
         for path in findings.schemas_gone:
             del self._schema_tags[path]
-        # A file that was found but not handed out yet stays: whoever reads it will report that it is gone.
+        # A found file not handed out yet stays: its reader will report that it is gone.
         return tuple(file for file in gone if file.stored.path not in self._found)
 
 

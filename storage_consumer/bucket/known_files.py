@@ -1,28 +1,33 @@
-"""The files that listings have shown, as numbers, with their tables and directories; and what the next listing need not show.
+"""Files that listings have shown, as numbers by table and directory; and which may be skipped.
 
-Leaving out a directory that still grows would lose rows: metadata's checkpoint would pass them unseen. So a directory is closed
-only where TiCDC's own rules forbid another file:
+Leaving out a directory that still grows would lose rows: metadata's checkpoint would pass them
+unseen. So a directory is closed only where TiCDC's own rules forbid another file:
 
-* TiCDC puts rows into the directory of the newest schema file with the table's present checksum. A version is finished once
-  a newer one has the same checksum and metadata's checkpoint has reached that newer version, read before the listing began:
-  then all rows before it were stored, and so were listed. An older version with a checksum of its own stays open: a DDL that
-  the changefeed filters out may bring its structure, and so its directory, back. The new architecture writes the schema file of
-  one step of a rename cycle under the last name of its table: it is not a version of the table that has that name meanwhile.
-* In the older layout (``schema.json``) each start of a changefeed opens a version, and one that is started from an earlier
-  point opens a lower one: so a higher version finishes none. But all of them are finished once TiCDC was upgraded and the
-  checkpoint has reached a version of the present layout.
-* Date directories follow the clock of the writing node. All but the newest two of a version and partition are finished, if
-  their date is well before the checkpoint's: TiCDC never flushes a row before it commits, so a directory of that day or later
-  may grow whatever dates a wrong clock has left beside it. Directories of another date-separator are counted apart:
-  2024-12 may grow after 2024-12-31. A year that may be a partition is read as one (see `paths`), and no partition is ever
+* TiCDC puts rows into the directory of the newest schema file with the table's present checksum. A
+  version is finished once a newer one has the same checksum and metadata's checkpoint has reached
+  that newer version, read before the listing began: then all rows before it were stored, and so
+  were listed. An older version with a checksum of its own stays open: a DDL that the changefeed
+  filters out may bring its structure, and so its directory, back. The new architecture writes the
+  schema file of one step of a rename cycle under the last name of its table: it is not a version of
+  the table that has that name meanwhile.
+* In the older layout (``schema.json``) each start of a changefeed opens a version, and one that is
+  started from an earlier point opens a lower one: so a higher version finishes none. But all of
+  them are finished once TiCDC was upgraded and the checkpoint has reached a version of the present
+  layout.
+* Date directories follow the clock of the writing node. All but the newest two of a version and
+  partition are finished, if their date is well before the checkpoint's: TiCDC never flushes a row
+  before it commits, so a directory of that day or later may grow whatever dates a wrong clock has
+  left beside it. Directories of another date-separator are counted apart: 2024-12 may grow after
+  2024-12-31. A year that may be a partition is read as one (see `paths`), and no partition is ever
   finished.
 * A directory with a missing number stays open.
 
-In a directory that stays open, files up to a *mark* may be left out where TiCDC only continues its numbering. The older layout
-begins again at 1 where a changefeed is restarted before or at the directory's version: there is no mark until the checkpoint has
-passed that version. And where a changefeed has no partition directories, each partition of a table counts for itself, and a slow
-one may rewrite a low number long after a quick one did: a directory without a partition has no mark if that setting was given
-or once any file of the table has been rewritten.
+In a directory that stays open, files up to a *mark* may be left out where TiCDC only continues its
+numbering. The older layout begins again at 1 where a changefeed is restarted before or at the
+directory's version: there is no mark until the checkpoint has passed that version. And where a
+changefeed has no partition directories, each partition of a table counts for itself, and a slow one
+may rewrite a low number long after a quick one did: a directory without a partition has no mark if
+that setting was given or once any file of the table has been rewritten.
 """
 
 from __future__ import annotations
@@ -57,13 +62,13 @@ _LEAST_WIDTH = 6
 _FULL_WIDTH = 20
 """TiCDC's largest ``file-index-digit``, and its default."""
 _MAX_HOLE = 4096
-"""A number further than this beyond the highest one is kept apart, so that an odd file name can't take memory."""
+"""A number this far beyond the highest is kept apart: an odd name must not take memory."""
 _RELISTED = 8
-"""Number of newest files that are listed again each time: a restarted TiCDC may rewrite one of them under its old name."""
+"""Newest files to list each time: a restarted TiCDC may rewrite one under its old name."""
 
 
 class ListedSequence:
-    """One numbered sequence of files: number → tag, 8 bytes a file. A tag of 0 means that there is no such file."""
+    """One numbered sequence of files: number → 8-byte tag; tag 0 means no such file."""
 
     __slots__ = ("_apart", "_generation", "_run", "_seen", "_tags", "count", "highest")
 
@@ -72,7 +77,8 @@ class ListedSequence:
         # Index 0 belongs to no file: numbers begin at 1.
         self._tags = array("Q", [0])
         self._apart: dict[int, tuple[int, int]] = {}
-        # One mark for each tag, from the first file that a new generation shows to the next sweep; otherwise empty.
+        # One mark for each tag, from the first file that a new generation shows to the next sweep;
+        # otherwise empty.
         self._seen = bytearray()
         self._generation = 0
         self._run = 0
@@ -85,7 +91,7 @@ class ListedSequence:
         return self.run() == self.highest
 
     def put(self, number: int, tag: int, generation: int) -> int:
-        """Note that the full listing `generation`, or one after it, shows the file with `tag`; return its previous tag, or 0."""
+        """Note a file with `tag` in full listing `generation` or later; return its old tag or 0."""
         # The marks of what a full listing shows are kept for that listing only.
         if generation != self._generation:
             self._generation, self._seen = generation, bytearray(len(self._tags))
@@ -108,7 +114,7 @@ class ListedSequence:
         return before
 
     def sweep(self, generation: int) -> list[int]:
-        """Forget the files that the full listing `generation` did not show, and return their numbers."""
+        """Forget files that the full listing `generation` lacked; return their numbers."""
         # Without a file in this listing, the marks are still those of an older one.
         everything = generation != self._generation
         gone = [number for number, tag in enumerate(self._tags) if tag and (everything or not self._seen[number])]
@@ -130,9 +136,10 @@ class ListedSequence:
 
     def run(self) -> int:
         """Return the highest number up to which none, from 1 on, is missing."""
-        # Resumes where the last call stopped, so all calls together pass each number once; `sweep` moves it back.
+        # Resumes where the last call stopped: together they pass each number once.
         tags = self._tags
-        # A number that is kept apart never joins the run, not even when all numbers before it have come: its directory just stays open.
+        # A number that is kept apart never joins the run, not even when all numbers before it have
+        # come: its directory just stays open.
         while self._run + 1 < len(tags) and tags[self._run + 1]:
             self._run += 1
         return self._run
@@ -163,8 +170,9 @@ class Directory:
     def width(self, name: DataName) -> int:
         """Return the width of the sequence that `name` continues.
 
-        A number with more digits than TiCDC pads to, such as 1000000 after 999999, does not show its sequence's width. It belongs
-        to the widest sequence there that has grown to that many digits, else to the one of the smallest width.
+        A number with more digits than TiCDC pads to, such as 1000000 after 999999, does not show
+        its sequence's width. It belongs to the widest sequence there that has grown to that many
+        digits, else to the one of the smallest width.
         """
         digits = len(str(name.number))
         if name.width != _LEAST_WIDTH or digits <= _LEAST_WIDTH:
@@ -174,23 +182,25 @@ class Directory:
         return max(wider, default=name.width)
 
     def marks(self, extension: str, *, fixed_width: bool) -> Iterator[str]:
-        """Yield for each sequence the name up to which (inclusive) the next listing may leave files out, if there is one.
+        """Yield the name per sequence up to which (inclusive) the next listing may skip files.
 
-        There is one only where no file that TiCDC may still write can sort at or below it. So it never lies beyond a missing number,
-        nor where numbers have lost their leading zero. Nor does it exist where numbers are padded to fewer digits than the maximum
-        (after a change of ``file-index-digit`` a wider number sorts lower), unless TiCDC had a `fixed_width` then.
+        There is one only where no file that TiCDC may still write can sort at or below it. So it
+        never lies beyond a missing number, nor where numbers have lost their leading zero. Nor does
+        it exist where numbers are padded to fewer digits than the maximum (after a change of
+        ``file-index-digit`` a wider number sorts lower), unless TiCDC had a `fixed_width` then.
         """
         width = _LEAST_WIDTH if fixed_width else _FULL_WIDTH
         widths = Counter(dispatcher for dispatcher, _ in self.sequences)
         for (dispatcher, known), sequence in self.sequences.items():
             # Beyond the second bound numbers have no leading zero.
             number = min(sequence.run() - _RELISTED, 10 ** (width - 1) - 1)
-            # A mark is compared with every name of its directory and dispatcher, so all of these have to have one width.
+            # A mark is compared with every name of its directory and dispatcher, so all of these
+            # have to have one width.
             if known == width and widths[dispatcher] == 1 and number > 0:
                 yield format_data_name(DataName(dispatcher=dispatcher, number=number, width=width, extension=extension))
 
     def sweep(self, generation: int) -> Iterator[tuple[str, int, int]]:
-        """Forget the files that the full listing `generation` did not show; yield their dispatchers, numbers and widths."""
+        """Forget files that full listing `generation` lacked; yield dispatcher, number, width."""
         for (dispatcher, width), sequence in list(self.sequences.items()):
             yield from ((dispatcher, number, width) for number in sequence.sweep(generation))
             if not sequence.count:
@@ -198,12 +208,12 @@ class Directory:
 
 
 OPEN_DATES = 2
-"""Number of newest date directories that may still grow: a table may move to a node whose clock or zone is a day behind."""
+"""Newest date directories that may grow: a node's clock or zone may be a day late."""
 _SLACK = timedelta(days=2)
-"""How far a directory's date may lie before the UTC date of the rows in it: the world's time zones span more than a day."""
+"""How far a directory's date may precede its rows' UTC date: time zones span over a day."""
 
 Versions = Mapping[int, AbstractSet[int | None]]
-"""Version → checksums in the names of its schema files; None for a ``schema.json`` of the older layout."""
+"""Version → checksums in its schema files' names; None for an older ``schema.json``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,38 +250,41 @@ def closing(
     for folder, directory in directories.items():
         folders_of[directory.placed.version].append(folder)
         dates[_sequence(directory)].add(directory.placed.date)
-    # The dates that may still grow, for each sequence of date directories: those of one length sort as texts in the order of time.
+    # The dates that may still grow, for each sequence of date directories: those of one length sort
+    # as texts in the order of time.
     newest = {sequence: set(sorted(found)[-OPEN_DATES:]) for sequence, found in dates.items()}
     closed: set[str] = set()
     after: dict[str, str] = {}
     for version, folders in folders_of.items():
-        # Closed as a whole: not even a new partition or a new date can appear below a finished version.
+        # Closed as a whole: below a finished version no partition or date can appear.
         if version in done and all(directories[folder].complete for folder in folders):
             closed.add(f"{table_dir}/{version}")
             continue
         for folder in folders:
             directory = directories[folder]
             date = directory.placed.date
-            # A date is compared at its own precision: only the year of the border counts for a directory 2024.
+            # A date is compared at its own precision: for directory 2024 only the year counts.
             grows = version not in done and (date >= floor[: len(date)] or date in newest[_sequence(directory)])
             if not grows and directory.complete:
                 closed.add(folder)
-            # No mark where TiCDC may write low numbers again: see the last paragraph of the module's docstring.
+            # No mark where TiCDC may write low numbers again: see the end of the module's
+            # docstring.
             elif not (version in old and version >= checkpoint) and not (shared and directory.placed.partition is None):
                 marks = directory.marks(extension, fixed_width=version in old)
                 after |= {sequence_of(f"{folder}/{mark}"): mark for mark in marks}
-    # What the checkpoint alone still holds open: versions that are replaced above it, and marks of the older layout.
+    # What the checkpoint alone still holds open: versions that are replaced above it, and marks of
+    # the older layout.
     waiting = _superseded(versions, max(versions, default=0)) != done or max(old, default=-1) >= checkpoint
     return Closing(closed=frozenset(closed), after=after, waiting=waiting)
 
 
 def oldest_open_date(checkpoint: int) -> str:
-    """Return the first date (inclusive) whose directory may still receive rows that commit after `checkpoint`."""
+    """Return the first date (inclusive) for rows that commit after `checkpoint`."""
     return (datetime.fromtimestamp(physical_ms(checkpoint) / 1000, UTC) - _SLACK).date().isoformat()
 
 
 def own_versions(versions: Versions, apart: Collection[tuple[int, int | None]]) -> Versions:
-    """Return `versions` without the schema files (version, checksum) that say nothing about where the table's own rows go."""
+    """Return `versions` without schema files that show nothing of where the table's rows go."""
     if not apart:
         return versions
     own = {version: {c for c in checksums if (version, c) not in apart} for version, checksums in versions.items()}
@@ -279,24 +292,26 @@ def own_versions(versions: Versions, apart: Collection[tuple[int, int | None]]) 
 
 
 def _superseded(versions: Versions, checkpoint: int) -> set[int]:
-    """Return the versions that a newer one, at or below `checkpoint` (inclusive), has replaced for each of their checksums."""
+    """Return versions with each checksum replaced by a newer one up to `checkpoint`, inclusive."""
     newest: dict[int | None, int] = {}
     # In ascending order, so that the newest version of each checksum is the one that stays.
     for version in sorted(versions):
         if version <= checkpoint:
             newest.update(dict.fromkeys(versions[version] - {None}, version))
-    # A version of the older layout has no checksum: any newer version of the present layout replaces it.
+    # A version of the older layout has no checksum: any newer version of the present layout
+    # replaces it.
     newest[None] = max(newest.values(), default=0)
     return {
         version
         for version, checksums in versions.items()
-        # All of them: a version with two schema files is finished only when both of its structures went on elsewhere.
+        # All of them: a version with two schema files is finished only when both of its structures
+        # went on elsewhere.
         if all(newest.get(checksum, 0) > version for checksum in checksums)
     }
 
 
 def _sequence(directory: Directory) -> tuple[int, int | None, int]:
-    """Return version, partition and length of the date: what consecutive date directories have in common."""
+    """Return version, partition and date length, which consecutive date directories share."""
     placed = directory.placed
     return placed.version, placed.partition, len(placed.date)
 
@@ -311,7 +326,9 @@ class KnownDirectories:
         self.versions: dict[str, dict[int, set[int | None]]] = {}
         """By table directory, the versions of which it has schema files."""
         self.above: set[str] = set()
-        """Table directories and everything above them: none of these may be left out as a whole, since tables lie below."""
+        """Table directories and everything above them: none of these may be left out as a whole,
+        since tables lie below.
+        """
         # Found since `astray` was called last.
         self._new_tables: set[str] = set()
         self.directories: dict[str, Directory] = {}
@@ -320,7 +337,7 @@ class KnownDirectories:
         """By table directory, the folders of the data directories that it has, or had."""
 
     def add_schema_file(self, parsed: SchemaPath) -> bool:
-        """Note a schema file; return whether its version, so far one of the older layout, is one of the present layout too."""
+        """Note a schema file; return whether it moves an older-layout version to the new layout."""
         if parsed.table_dir not in self.versions:
             self.versions[parsed.table_dir] = {}
             self._new_tables.add(parsed.table_dir)
@@ -335,7 +352,8 @@ class KnownDirectories:
         placed = self._place(folder)
         if isinstance(placed, Ignored) or placed.known:
             return placed
-        # No schema file says that there is such a table. What is below some folder may have the path of a table that there is.
+        # No schema file says that there is such a table. What is below some folder may have the
+        # path of a table that there is.
         below = (self._place(folder[at + 1 :]) for at, letter in enumerate(folder) if letter == "/")
         is_copy = any(
             isinstance(each, DataDirectory) and each.version in self.versions.get(each.table_dir, ()) for each in below
@@ -359,7 +377,7 @@ class KnownDirectories:
         self.folders[self.directories.pop(folder).placed.table_dir].discard(folder)
 
     def forget_below(self, folders: AbstractSet[str]) -> set[str]:
-        """Forget the tables and the data directories below some folders; return the table directories that this concerns."""
+        """Forget tables and data directories below folders; return those table directories."""
         gone = {table_dir for table_dir in self.versions if folder_above(f"{table_dir}/", folders)}
         for table_dir in gone:
             del self.versions[table_dir]
@@ -374,12 +392,12 @@ class KnownDirectories:
         return {folder: self.directories[folder] for folder in self.folders.get(table_dir, ())}
 
     def astray(self) -> Iterator[tuple[str, Directory]]:
-        """Yield the directories that turn out to belong to another table, because of schema files found since the last call."""
+        """Yield directories that new schema files show to belong to another table."""
         new, self._new_tables = self._new_tables, set()
         # A new table directory may explain a path better than a shorter one did: the longest wins.
         for folder, directory in list(self.directories.items()) if new else ():
             placed = directory.placed
-            # A reading that a schema file supports can be changed only by a new table directory above the folder.
+            # Only a new table directory above the folder can change a reading with a schema file.
             if placed.known and not any(folder.startswith(f"{table_dir}/") for table_dir in new):
                 continue
             now = self.place(folder)
@@ -394,7 +412,7 @@ class NextListing:
     """What `Storage.listing` may leave out of a bucket."""
 
     def __init__(self, known: KnownDirectories, *, partition_separator: bool | None, extension: str) -> None:
-        """Judge the directories in `known`, which were written with these settings; see `Inventory`."""
+        """Judge the directories in `known`, written with these settings; see `Inventory`."""
         self._known = known
         self._partition_separator = partition_separator
         self._extension = extension
@@ -407,7 +425,7 @@ class NextListing:
         self.closed: frozenset[str] = frozenset()
         """Directories in which TiCDC writes no more and all files were found."""
         self.after: dict[str, str] = {}
-        """Sequence of files → file name up to which (inclusive) all were found and none can follow."""
+        """Sequence → file name up to which (inclusive) all were found and none can follow."""
         self.left_out = LeftOutFiles()
 
     def note_change(self, table_dir: str) -> None:
@@ -419,7 +437,7 @@ class NextListing:
         self._rewritten.add(table_dir)
 
     def set_apart(self, file: SchemaFile) -> None:
-        """Note that a schema file belongs to another table than the one it lies with: no rows go by it, so it closes nothing."""
+        """Note a schema file in another table's place: no rows go by it, so it closes nothing."""
         self._set_apart.setdefault(file.table_dir, set()).add((file.version, file.checksum))
         self.note_change(file.table_dir)
         self.judge(self._checkpoint)
@@ -447,7 +465,7 @@ class NextListing:
             )
             self._closings[table_dir] = judged
             self.left_out.judged(before, judged, table_dir, self._known.of_table(table_dir))
-            # Judged again next time though nothing of it has changed: the checkpoint may have risen by then.
+            # Judged again next time even if unchanged: the checkpoint may have risen.
             if judged.waiting:
                 self._changed.add(table_dir)
         if changed:
@@ -462,15 +480,17 @@ class NextListing:
 
 
 class LeftOutFiles:
-    """What listings leave out, sequence by sequence, so that a rewritten file shows since when this could go unseen.
+    """What listings skip, by sequence, to date how long a rewritten file may have gone unseen.
 
-    It holds the marks of the latest listing, and how those of the next one differ from those already reported.
+    It holds the marks of the latest listing, and how those of the next one differ from those
+    already reported.
     """
 
     def __init__(self) -> None:
         """Start with nothing left out."""
-        # Marks of the last listing. The others are about the next one: what it leaves out that is not reported yet, and what it shows
-        # again, which is reported only when it has been shown: until then a rewritten file would still go unseen.
+        # Marks of the last listing. The others are about the next one: what it leaves out that is
+        # not reported yet, and what it shows again, which is reported only when it has been shown:
+        # until then a rewritten file would still go unseen.
         self._latest: Mapping[str, str] = {}
         self._to_report: dict[str, int] = {}
         self._lowered: dict[str, int] = {}
@@ -503,7 +523,7 @@ class LeftOutFiles:
         self._to_report |= raised
 
     def listed(self, after: Mapping[str, str], lowered: Mapping[str, int]) -> None:
-        """Note that a listing with the marks `after` has ended; `lowered`: what `lowering` returned when it began."""
+        """Note the end of a listing with marks `after`; `lowered`: `lowering` at its start."""
         self._latest = after
         # Raised marks win: they were judged after the listing that lowered these began.
         self._to_report = {**lowered, **self._to_report}
@@ -514,7 +534,7 @@ class LeftOutFiles:
         return lowered
 
     def take(self) -> dict[str, int]:
-        """Return sequence → number up to which the latest or the next listing leaves files out, where that changed since the last call.
+        """Return sequence → number up to which listings skip files, if changed since last time.
 
         `EVERYTHING`: TiCDC writes no more to the directory.
         """

@@ -1,16 +1,19 @@
 """The ``metadata`` file: ``{"checkpoint-ts":449000000000000001}``, overwritten in place by TiCDC.
 
-Whether a bucket still holds the changefeed that was read before, or another one that was given the emptied prefix.
+Whether a bucket still holds the changefeed that was read before, or another one that was given the
+emptied prefix.
 
-Known of the former one are the schema files that were read and the numbered files that were finished. Each names a table version,
-a TSO of the source, so files of another changefeed have other ones. Nothing is concluded from files that are gone: old
-dates expire, and schema files are deleted manually. Nor from ``metadata`` that went back: a changefeed that is resumed from an older
+Known of the former one are the schema files that were read and the numbered files that were
+finished. Each names a table version, a TSO of the source, so files of another changefeed have other
+ones. Nothing is concluded from files that are gone: old dates expire, and schema files are deleted
+manually. Nor from ``metadata`` that went back: a changefeed that is resumed from an older
 checkpoint writes its rows once more, beside the files that it wrote before.
 
-But if none of the known files is left and others are there, it matters where these begin. At or shortly before the checkpoint that was
-read, by as much as TiCDC loses in a restart, they hold every row after it: so does a changefeed that goes on in a prefix that was cleaned up.
-Beyond it, rows in between are in neither, or were deleted unread. Well before it, they are no continuation: all rows up to that checkpoint
-would pass for repeats.
+But if none of the known files is left and others are there, it matters where these begin. At or
+shortly before the checkpoint that was read, by as much as TiCDC loses in a restart, they hold every
+row after it: so does a changefeed that goes on in a prefix that was cleaned up. Beyond it, rows in
+between are in neither, or were deleted unread. Well before it, they are no continuation: all rows
+up to that checkpoint would pass for repeats.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ from storage_consumer.model import CLOCK_MARGIN_MS, MAX_TSO, folder_of, is_ahead
 from storage_consumer.telemetry import tso_time
 
 RESTART_MS = 600_000
-"""How far, in milliseconds, ``metadata`` may go back while one process watches before everything is listed again. A new owner of TiCDC
-continues from what the former one left in etcd, which is a moment old; a changefeed resumed from an older point goes back further.
+"""How far, in milliseconds, ``metadata`` may go back while one process watches before everything is
+listed again. A new owner of TiCDC continues from what the former one left in etcd, which is a
+moment old; a changefeed resumed from an older point goes back further.
 """
 _SHOWN = 60
 
@@ -47,14 +51,16 @@ class Metadata:
         """Whether it once went so far back that it may be another changefeed's."""
         self.refused = 0
         """The latest value if it lies beyond the clock, so that one of the two is wrong; else 0."""
-        # The last value that was read, None for no file. -1 is neither, so that the first reading is news whatever it says.
+        # The last value that was read, None for no file. -1 is neither, so that the first reading
+        # is news whatever it says.
         self._last: int | None = -1
 
     def update(self, content: bytes | None, now: float) -> tuple[str, ...]:
-        """Process the file's content (None: the file is absent); return warnings for an operator. Each value is reported once.
+        """Process the content (None: no file); return new warnings for an operator, each once.
 
-        `now`: seconds since 1970-01-01 UTC. Raises `StorageUnavailable` if the file is gone, or has gone so far back that it may
-        be another changefeed's: then everything known of the bucket has to be listed again.
+        `now`: seconds since 1970-01-01 UTC. Raises `StorageUnavailable` if the file is gone, or has
+        gone so far back that it may be another changefeed's: then everything known of the bucket
+        has to be listed again.
         """
         if content is None:
             if self.checkpoint:
@@ -85,8 +91,8 @@ class Metadata:
             )
             return texts if ts != known else ()
         known, self._last, before, self.latest = self._last, ts, self.latest, ts
-        # Compared with the latest value, not with the highest one. `latest` has moved already, so this is raised once, and the next
-        # poll goes on from the lower value.
+        # Compared with the latest value, not with the highest one. `latest` has moved already, so
+        # this is raised once, and the next poll goes on from the lower value.
         if before and physical_ms(before) - physical_ms(ts) > RESTART_MS:
             self.went_back = True
             raise StorageUnavailable(
@@ -124,7 +130,7 @@ def clock_time(now: float) -> str:
 
 
 def parse_metadata(content: bytes) -> int | None:
-    """Return the checkpoint-ts, an exact integer; None where the content is torn or is not what TiCDC writes."""
+    """Return the checkpoint-ts, an exact integer; None if the content is torn or not TiCDC's."""
     try:
         document = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -158,17 +164,19 @@ WAY_ON = (
 
 
 def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, place: str, way_on: str) -> tuple[str, int]:
-    """Return a warning about a bucket of which everything was listed, and the TSO where its files begin; "" and 0 if there is no doubt.
+    """Return a warning on a fully listed bucket and the TSO where files begin, or "" and 0.
 
-    `there`: table directory and version of what it holds. `latest`: the value in its ``metadata``. `way_on`: what to do if it is another
-    changefeed's, or lacks rows after the checkpoint: then this raises `ConfigError`.
+    `there`: table directory and version of what it holds. `latest`: the value in its ``metadata``.
+    `way_on`: what to do if it is another changefeed's, or lacks rows after the checkpoint: then
+    this raises `ConfigError`.
     """
     # Nothing was read before, or nothing is there now: neither proves anything.
     if not (before.checkpoint and there and (before.sequences or before.schema_files)) or _is_any_known(there, before):
         return "", 0
     # The oldest version shows how far back the files that are there begin.
     table_dir, first = min(there, key=lambda version: version[1])
-    # If the checkpoint in `metadata` went back, the rows that follow begin there. The same one may still be the former changefeed's.
+    # If the checkpoint in `metadata` went back, the rows that follow begin there. The same one may
+    # still be the former changefeed's.
     begin = min(latest, first) if 0 < latest < before.checkpoint else first
     elsewhere = before.place not in ("", place)
     where = f"in {before.place}, is in {place}" if elsewhere else f"is in {place} any more"
@@ -195,7 +203,7 @@ def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, plac
 
 
 def refuse_ahead_of_clock(checkpoint: int, state_schema: str, now: float) -> None:
-    """Raise `ConfigError` if the highest checkpoint in a state is one that no bucket can have reported yet; `now` as in `Clock.now`.
+    """Raise `ConfigError` if a state's highest checkpoint is in the future; `now`: `Clock.now`.
 
     A damaged ``metadata`` was believed: every row that came after it passed for a repeat.
     """
@@ -213,7 +221,8 @@ def refuse_ahead_of_clock(checkpoint: int, state_schema: str, now: float) -> Non
 def _is_any_known(there: Collection[tuple[str, int]], before: Before) -> bool:
     """Return whether one of these versions was read before, or has files that were finished.
 
-    One from after what was applied counts only where none from before was known: any changefeed that began before it writes it.
+    One from after what was applied counts only where none from before was known: any changefeed
+    that began before it writes it.
     """
     applied = before.applied or before.checkpoint
     if any(version <= applied for _, version in before.schema_files):

@@ -8,21 +8,24 @@ TiCDC writes, below the root of the sink::
     {table directory}/{version}[/{partition id}][/{date}]/CDC[_{dispatcher}_]{number}.csv|.json
     {table directory}/{version}[/{partition id}][/{date}]/meta/CDC[_{dispatcher}].index
 
-where the table directory is ``{schema}/{table}``, or with ``use-table-id-as-path`` the table's id alone. TiCDC 6.5.0 to 6.5.2,
-6.6.0 and 7.0.0 write, with their own defaults for date and partition directories::
+where the table directory is ``{schema}/{table}``, or with ``use-table-id-as-path`` the table's id
+alone. TiCDC 6.5.0 to 6.5.2, 6.6.0 and 7.0.0 write, with their own defaults for date and partition
+directories::
 
     {schema}/{table}/{version}/schema.json
     {schema}/{table}/{version}[/{partition id}][/{date}]/CDC{number}.csv|.json
     {schema}/{table}/{version}[/{partition id}][/{date}]/CDC.index
 
-Names appear in the path unescaped: they may hold slashes, dots and digits, or look like any of the other segments. So a
-path is read from its right end. Where that leaves a choice, the listed schema files decide.
+Names appear in the path unescaped: they may hold slashes, dots and digits, or look like any of the
+other segments. So a path is read from its right end. Where that leaves a choice, the listed schema
+files decide.
 
-Where the settings do not say which of the date and partition directories exist, the text of a directory does, with one
-exception: four digits below the version, ``{version}/2024``, may be a year or the id of a partition. They are read as a
-partition. Only what a listing may leave out depends on this: old years are finished, partitions never are. So the reading
-that keeps the directory in the listing loses no rows if it is wrong. Rows of one commit-ts are ordered by what they do,
-not by their directory. Without commit-ts, years read as partition ids sort as the years do.
+Where the settings do not say which of the date and partition directories exist, the text of a
+directory does, with one exception: four digits below the version, ``{version}/2024``, may be a year
+or the id of a partition. They are read as a partition. Only what a listing may leave out depends on
+this: old years are finished, partitions never are. So the reading that keeps the directory in the
+listing loses no rows if it is wrong. Rows of one commit-ts are ordered by what they do, not by
+their directory. Without commit-ts, years read as partition ids sort as the years do.
 """
 
 from __future__ import annotations
@@ -49,9 +52,9 @@ _NOT_OF_TICDC = re.compile(
     r"|\.trash(?:es|-[0-9]+)?|\.stversions|\.appledouble)(?:/|$)",
     re.IGNORECASE,
 )
-"""Folders in which filers, file systems and file managers keep former or deleted files. A database may be called so, too."""
+"""Folders with old or deleted files of file systems and managers; also valid database names."""
 _INDEX = re.compile(r"CDC(?:_[0-9]+)?\.index")
-# A dispatcher is two numbers of 64 bits. More digits would not fit the state either, which would end the program.
+# A dispatcher is two 64-bit numbers; more digits would not fit the state and end the program.
 _DATA = re.compile(r"CDC(?:_([0-9]{1,40})_)?([0-9]{1,20})\.(csv|json)")
 _TMP = re.compile(r".+\.tmp(?:\.[^/]*)?", re.DOTALL)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,19}")
@@ -69,7 +72,7 @@ _LEAST_WIDTH = 6
 """TiCDC's smallest ``file-index-digit``."""
 
 Tables = Mapping[str, Mapping[int, AbstractSet[int | None]]]
-"""Table directory → versions of its schema files → the checksums in their names; None for a ``schema.json``."""
+"""Table directory → version → checksums in schema files' names; None for ``schema.json``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,7 @@ class DataDirectory:
     partition: int | None
     date: str
     known: bool = True
-    """Whether a schema file of `table_dir` was listed; else `table_dir` is the likeliest reading of the path."""
+    """Whether a schema file of `table_dir` was listed; else that is the likeliest reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,7 @@ class DataName:
     dispatcher: str
     number: int
     width: int
-    """Digits to pad to. A number without leading zeros does not show it; then it is the smallest that TiCDC allows."""
+    """Digits to pad to; without leading zeros, the smallest that TiCDC allows."""
     extension: str
     """``csv`` or ``json``."""
 
@@ -123,7 +126,7 @@ def parse_other(path: str) -> SchemaPath | Ignored | Literal["index"]:
     name = path.rpartition("/")[2]
     if _INDEX.fullmatch(name):
         return "index"
-    # Local file systems and NFS: TiCDC writes under such a name and renames it. A crash leaves it for good.
+    # On file systems TiCDC renames a file so named when written; a crash leaves it for good.
     if _TMP.fullmatch(name):
         return Ignored(reason=TMP)
     if match := _SCHEMA.fullmatch(path):
@@ -154,12 +157,14 @@ def place_directory(
 ) -> DataDirectory | Ignored:
     """Return the table, version, partition and date that the directory of a data file stands for.
 
-    Preferred in this order: the longest table directory that has a schema file of this very version; the longest one that has
-    any; without any listed schema file, the likeliest reading from the right. A version of the older layout is not judged by
-    the settings: a changefeed that was upgraded had other ones then.
+    Preferred in this order: the longest table directory that has a schema file of this very
+    version; the longest one that has any; without any listed schema file, the likeliest reading
+    from the right. A version of the older layout is not judged by the settings: a changefeed that
+    was upgraded had other ones then.
     """
     segments = folder.split("/")
-    # The longest table directory leaves the shortest rest: version alone, then with one and with two more segments.
+    # The longest table directory leaves the shortest rest: version alone, then with one and with
+    # two more segments.
     splits = [
         ("/".join(segments[:-length]), tuple(segments[-length:])) for length in (1, 2, 3) if length < len(segments)
     ]
@@ -180,7 +185,7 @@ def place_directory(
     for placed in fitting:
         if placed.table_dir in tables:
             return placed
-    # A contradiction with the settings outranks a mere guess, but only for a version that looks like a TSO.
+    # Contradicting the settings outranks a guess, if the version looks like a TSO.
     return (
         _misfit(splits, tables, date_separator)
         or _likeliest([placed for placed in fitting if placed.version >= _ID_LIMIT])
@@ -191,7 +196,7 @@ def place_directory(
 
 
 def is_of_file_system(folder: str) -> bool:
-    """Return whether a folder, or one that contains it, has the name of one that a filer, a file system or a file manager keeps for itself."""
+    """Return whether a folder or its parent is named as file systems and managers name theirs."""
     return _NOT_OF_TICDC.search(folder) is not None
 
 
@@ -206,10 +211,10 @@ def folder_above(path: str, folders: AbstractSet[str]) -> str:
 
 
 def sequence_of(path: str) -> str:
-    """Return the scope in which a data file's numbers count, as text: its directory, and its dispatcher if the name has one.
+    """Return the scope of a data file's number: its directory, and its dispatcher if named.
 
-    That is all of `path` up to the last underscore of the name, else the directory alone. For any other file the result
-    matches no data file, unless that file lies beside data files.
+    That is all of `path` up to the last underscore of the name, else the directory alone. For any
+    other file the result matches no data file, unless that file lies beside data files.
     """
     folder, _, name = path.rpartition("/")
     dispatcher, underscore, _ = name.rpartition("_")
@@ -218,7 +223,8 @@ def sequence_of(path: str) -> str:
 
 def left_out(path: str, after: Mapping[str, str]) -> bool:
     """Return whether a listing may leave `path` out, given `after` as in `Storage.listing`."""
-    # By text, which is the order of numbers only where all have one width: no mark is ever given where they do not.
+    # By text, which is the order of numbers only where all have one width: no mark is ever given
+    # where they do not.
     mark = after.get(sequence_of(path))
     return mark is not None and path.rpartition("/")[2] <= mark
 
@@ -230,14 +236,14 @@ def format_data_name(name: DataName) -> str:
 
 
 def _number(text: str, limit: int) -> int | None:
-    """Return the number whose shortest form is `text`; None if it is not a number or exceeds `limit`."""
+    """Return the number in its shortest form `text`; None if there is none up to `limit`."""
     if _NUMBER.fullmatch(text) and (number := int(text)) <= limit:
         return number
     return None
 
 
 def _middles(middle: tuple[str, ...], date_separator: DateSeparator | None) -> Iterator[tuple[int | None, str]]:
-    """Yield the readings of the segments between version and file name as partition and date, the preferred one first."""
+    """Yield readings of the middle segments as partition and date, the preferred one first."""
     for separator in _DATES if date_separator is None else (date_separator,):
         others, date = (middle, "") if separator == "none" else (middle[:-1], "".join(middle[-1:]))
         # Between version and date there is at most a partition.
@@ -251,9 +257,10 @@ def _middles(middle: tuple[str, ...], date_separator: DateSeparator | None) -> I
 def _misfit(
     splits: list[tuple[str, tuple[str, ...]]], tables: Tables | None, date_separator: DateSeparator | None
 ) -> Ignored | None:
-    """Return the setting that the directory contradicts, if it would be one of TiCDC's under other settings.
+    """Return the setting under which the contradicting directory would be TiCDC's.
 
-    With `tables`, only directories of these tables and their versions count; without, only versions that look like a TSO.
+    With `tables`, only directories of these tables and their versions count; without, only versions
+    that look like a TSO.
     """
     for table_dir, rest in splits:
         version = _number(rest[0], _MAX_UINT64)
@@ -271,7 +278,7 @@ def _likeliest(fitting: list[DataDirectory]) -> DataDirectory | None:
     """Return the reading that has a partition, or else the first of several."""
     if not fitting:
         return None
-    # The reading with a partition keeps the directory in the listing, so it loses nothing if it is wrong.
+    # Reading a partition keeps the directory listed, so an error loses nothing.
     return replace(max(fitting, key=lambda placed: placed.partition is not None), known=False)
 
 

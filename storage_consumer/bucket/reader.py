@@ -1,9 +1,10 @@
-"""StorageReader: what has TiCDC written since the last poll, and which of it may be handed out already?
+"""StorageReader: what TiCDC wrote since the last poll, and what of it may be handed out.
 
-Folders that are not as a changefeed's should be: copies of its files, and those that all partitions of a table write into.
+Folders that are not as a changefeed's should be: copies of its files, and those that all partitions
+of a table write into.
 
-Copies are what a filer shows of earlier hours, a backup, or the files of another changefeed. Partitions of one folder overwrite one another's
-files, so that rows may be lost at the source.
+Copies are what a filer shows of earlier hours, a backup, or the files of another changefeed.
+Partitions of one folder overwrite one another's files, so that rows may be lost at the source.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from storage_consumer.sql.tokens import find_words, has_words, tokens
 class DisplacedFolders:
     """Folders whose schema files say that TiCDC put them elsewhere.
 
-    Names may hold slashes and dots, so a path alone shows nothing: a database can be called ``.snapshot``. But TiCDC puts a schema file
-    where the names in it say.
+    Names may hold slashes and dots, so a path alone shows nothing: a database can be called
+    ``.snapshot``. But TiCDC puts a schema file where the names in it say.
     """
 
     def __init__(self) -> None:
@@ -52,13 +53,15 @@ class DisplacedFolders:
         return bool(folder_above(path, self.folders))
 
     def is_one(self, file: SchemaFile, name: TableName, roots: Collection[str], tables: Container[str]) -> bool:
-        """Return whether a schema file that names `name` is a copy; then so is all that lies beside and below it.
+        """Return whether a schema file that names `name` is a copy; so is all beside and below it.
 
-        To be asked of files in folders of few levels first. `roots`: folders that have a ``metadata``, as the root of a changefeed's files has: such a copy counts as a whole. `tables`: the
-        table directories that there are.
+        To be asked of files in folders of few levels first. `roots`: folders that have a
+        ``metadata``, as the root of a changefeed's files has: such a copy counts as a whole.
+        `tables`: the table directories that there are.
         """
         table_dir, own = file.table_dir, directory_of(name)
-        # With table ids as paths, one of them is in its place below the root alone. TiCDC may spell a database otherwise after a rename.
+        # With table ids as paths, one of them is in its place below the root alone. TiCDC may spell
+        # a database otherwise after a rename.
         if table_dir.lower() == own.lower() or table_dir.isdecimal():
             self._own.add(table_dir)
             return False
@@ -68,7 +71,8 @@ class DisplacedFolders:
         if not (is_below or own in tables or is_of_file_system(table_dir)):
             return False
         folder = table_dir.removesuffix(f"/{below}")
-        # Never a folder with tables that are in their place: whoever copies into a database's folder leaves these there.
+        # Never a folder with tables that are in their place: whoever copies into a database's
+        # folder leaves these there.
         is_others = folder in roots and not any(each.startswith(f"{folder}/") for each in self._own)
         is_whole = is_below and bool(name.table) and is_others
         folder = folder if is_whole else table_dir
@@ -111,10 +115,11 @@ def may_be_lost(names: Iterable[str]) -> str:
 
 
 def partitioning(definition: TableDefinition) -> bool | None:
-    """Return whether a table is known to have partitions from a statement on; None if the statement does not say."""
+    """Return whether a statement gives a table partitions; None if it does not say."""
     if definition.ddl_type in _OF_PARTITIONS:
         return True
-    # A rename brings another table under the name; nothing here says whether that one has any, so it is not warned of.
+    # A rename brings another table under the name; nothing here says whether that one has any, so
+    # it is not warned of.
     if definition.ddl_type in _NONE_FROM_HERE:
         return False
     found = tokens(definition.query) if definition.ddl_type in (DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES) else ()
@@ -126,7 +131,7 @@ def partitioning(definition: TableDefinition) -> bool | None:
 
 
 def is_partitioned(said: Mapping[TableVersion, bool], version: TableVersion) -> bool:
-    """Return whether a table has partitions in the directory of a version; `said`: version → what its statement says."""
+    """Return whether a table has partitions in a version; `said`: version → its statement's."""
     return said.get(max((each for each in said if each <= version), default=TableVersion(0)), False)
 
 
@@ -183,9 +188,11 @@ class ReadSchemaFile:
 
     file: SchemaFile
     content: TableDefinition | TableError | StorageUnavailable
-    """What it says; `FilesMissing` if it was gone before it was read, `MalformedSchemaFile` if it cannot be read as one.
+    """What it says; `FilesMissing` if it was gone before it was read, `MalformedSchemaFile` if it
+    cannot be read as one.
 
-    `StorageUnavailable` if the store does not answer, or gave fewer bytes than were listed: then nothing of the poll may be applied.
+    `StorageUnavailable` if the store does not answer, or gave fewer bytes than were listed: then
+    nothing of the poll may be applied.
     """
 
 
@@ -208,14 +215,14 @@ class Poll:
     overwritten: tuple[DataFile, ...] = ()
     """Those of them whose new rows the checkpoint may have passed before they were seen."""
     ignored: dict[str, int]
-    """Objects that are not schema, data, index or metadata files, counted by reason; as of the last full listing."""
+    """Objects of no known kind, counted by reason, as of the last full listing."""
     warnings: tuple[str, ...] = ()
     continues_from: int = 0
-    """TSO after which its files hold every row, where they take the place of former ones, which are all gone; 0: they do not."""
+    """TSO after which files that replace all former ones hold every row; 0: they do not."""
     full: bool = True
     """Whether everything was listed."""
     finished: int = 0
-    """Number of data files that an earlier run finished and that are therefore not among `data_files`."""
+    """Number of data files that an earlier run finished, so `data_files` lacks them."""
     refused_checkpoint: int = 0
     """What ``metadata`` says if that lies too far ahead of the clock to be believed; else 0."""
     unreadable_metadata: int = 0
@@ -223,15 +230,18 @@ class Poll:
 
 
 class Holding:
-    """Files that were listed and may not be handed out yet, so that none is handed out before one that TiCDC wrote earlier elsewhere.
+    """Listed files to hand out later, never before one that TiCDC wrote earlier elsewhere.
 
-    A listing is not a snapshot: at midnight it may show the new day's first file and lack the old day's last one, which was
-    written in between. Where rows carry no commit-ts, applying the former before the latter lets older values win.
+    A listing is not a snapshot: at midnight it may show the new day's first file and lack the old
+    day's last one, which was written in between. Where rows carry no commit-ts, applying the former
+    before the latter lets older values win.
 
-    TiCDC goes on to another directory of a table and partition once all files of the previous one are stored. So whatever existed
-    before the first file of a directory is shown by any listing that begins after that file was seen. Files of a directory are held
-    back until such a listing has ended; within a directory their numbers show what is missing. Listing again within one poll is
-    enough: a file that only the second listing shows is newer than the checkpoint that was read before the first.
+    TiCDC goes on to another directory of a table and partition once all files of the previous one
+    are stored. So whatever existed before the first file of a directory is shown by any listing
+    that begins after that file was seen. Files of a directory are held back until such a listing
+    has ended; within a directory their numbers show what is missing. Listing again within one poll
+    is enough: a file that only the second listing shows is newer than the checkpoint that was read
+    before the first.
     """
 
     def __init__(self) -> None:
@@ -247,9 +257,10 @@ class Holding:
     def take(self, files: Iterable[DataFile], *, moved: bool) -> tuple[DataFile, ...]:
         """Return the files that may be handed out once a listing that showed `files` has ended.
 
-        `moved`: the listing showed some files under the wrong table, and the next one corrects it; none is handed out before that.
+        `moved`: the listing showed some files under the wrong table, and the next one corrects it;
+        none is handed out before that.
         """
-        # By path: a file that is rewritten while it is held back is handed out once, in its newest state.
+        # By path: a file rewritten while held is handed out once, in its newest state.
         self._held |= {file.stored.path: file for file in files}
         if moved:
             return ()
@@ -262,12 +273,12 @@ class Holding:
 
 
 class StorageReader:
-    """Reads the storage, and hands out each file once: ReadFiles and ExposeNewFiles of TiDB's guide in one `poll`."""
+    """Reads the storage, handing out each file once: TiDB's ReadFiles and ExposeNewFiles."""
 
     def __init__(
         self, storage: Storage, upstream: Upstream, clock: Clock, *, full_listing_interval: float = 600.0
     ) -> None:
-        """Expect what `upstream` says was written to `storage`; `full_listing_interval` in seconds of `clock`."""
+        """Expect `upstream`'s files in `storage`; `full_listing_interval`: `clock` seconds."""
         self._storage = storage
         self._upstream = upstream
         self._clock = clock
@@ -288,8 +299,8 @@ class StorageReader:
         self._copies = DisplacedFolders()
         self._before: Before | None = None
         self._versions: set[tuple[str, int]] = set()
-        # Version and path of the schema files of this run: the newest that is not after the checkpoint, and all that are. While that one is
-        # there, so is the changefeed that was read.
+        # Version and path of the schema files of this run: the newest that is not after the
+        # checkpoint, and all that are. While that one is there, so is the changefeed that was read.
         self._landmarks: list[tuple[int, str]] = []
         self.way_on = WAY_ON
         """What to do with a bucket that is another changefeed's: it ends the error."""
@@ -297,17 +308,19 @@ class StorageReader:
     def poll(self) -> Poll:
         """Return what is new since the last poll, with the content of the schema files.
 
-        ``metadata`` is read first, then the storage is listed: so the checkpoint never covers a file that the listing lacks.
-        Raises `StorageUnavailable`; then nothing is lost, and the next poll returns what this one had found. So it does if that is the
-        content of a schema file, which is returned so that the poll's warnings are not lost with it. Raises `ConfigError`
-        if paths contradict the settings, or if the files are another changefeed's (see `resume`): then nothing may be applied.
+        ``metadata`` is read first, then the storage is listed: so the checkpoint never covers a
+        file that the listing lacks. Raises `StorageUnavailable`; then nothing is lost, and the next
+        poll returns what this one had found. So it does if that is the content of a schema file,
+        which is returned so that the poll's warnings are not lost with it. Raises `ConfigError` if
+        paths contradict the settings, or if the files are another changefeed's (see `resume`): then
+        nothing may be applied.
         """
         now = self._clock.now()
         warnings = self._metadata.update(self._read_metadata(), now)
         checkpoint = self._metadata.checkpoint
         judged, full = self._read_files(checkpoint)
         if self._is_suspect(full=full):
-            # Only a listing that leaves nothing out shows whether anything is left of what was there.
+            # Only a listing that skips nothing shows whether anything is left of it.
             self._last_full = None
             judged, full = self._read_files(checkpoint)
             self._before = Before(checkpoint=self._returned, sequences=(), schema_files=self._versions)
@@ -349,7 +362,8 @@ class StorageReader:
             unreadable_metadata=odd,
             refused_checkpoint=self._metadata.refused,
         )
-        # The findings stay as they are: the next poll returns all of this again, with the schema file that could not be read now.
+        # The findings stay as they are: the next poll returns all of this again, with the schema
+        # file that could not be read now.
         if any(isinstance(each.content, StorageUnavailable) for each in schema_files):
             return poll
         # Only now: whatever raised above is to find the same again in the next poll.
@@ -367,16 +381,16 @@ class StorageReader:
 
     @property
     def may_be_another(self) -> bool:
-        """Whether ``metadata`` once went so far back that the bucket may be another changefeed's now."""
+        """Whether ``metadata`` once went back so far that another changefeed may own the bucket."""
         return self._metadata.went_back
 
     def checkpoint_now(self) -> int:
-        """Return the checkpoint-ts that ``metadata`` has now, 0 if there is none; the next poll reads it anew."""
+        """Return ``metadata``'s checkpoint-ts now, 0 if absent; the next poll reads it again."""
         content = self._read_metadata()
         return (parse_metadata(content) or 0) if content is not None else 0
 
     def look(self) -> Poll:
-        """Return what the first poll of a new reader gives; what the polls of this one return stays as it is."""
+        """Return what a new reader's first poll gives, without effect on this one's polls."""
         return StorageReader(self._storage, self._upstream, self._clock).poll()
 
     def resume(
@@ -387,11 +401,12 @@ class StorageReader:
         *,
         applied: int = 0,
     ) -> None:
-        """Continue from a checkpoint-ts that an earlier run read, and from the files that it finished, by sequence (see `DataFile.sequence`).
+        """Continue from an earlier run's checkpoint-ts and finished files, by sequence.
 
-        The first poll counts those that are unchanged, and shows at least one file of each sequence. `kept`: table directory and
-        version of the schema files that were read. `applied`: see `Before`. The first poll raises `ConfigError` if the files that are there now
-        belong to another changefeed.
+        The first poll counts those that are unchanged, and shows at least one file of each
+        sequence. `kept`: table directory and version of the schema files that were read. `applied`:
+        see `Before`. The first poll raises `ConfigError` if the files that are there now belong to
+        another changefeed.
         """
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
         self._before = Before(checkpoint=checkpoint, applied=applied, sequences=finished.keys(), schema_files=kept)
@@ -399,7 +414,7 @@ class StorageReader:
         self._inventory.earlier = Earlier(finished, rereads=self._upstream.tells_time)
 
     def _is_suspect(self, *, full: bool) -> bool:
-        """Return whether new schema files may be those of another changefeed, which was given the prefix while this process runs."""
+        """Return whether new schema files may be another changefeed's that now owns the prefix."""
         if self._before is not None or not any(found.schema_files for found in self._findings):
             return False
         if not self._landmarks or self._landmarks[0][0] > self._returned:
@@ -413,14 +428,14 @@ class StorageReader:
         return False
 
     def left_out(self) -> dict[str, int]:
-        """Return sequence → number up to which listings may leave files out, where that changed since the last call: see `Finished.left_out`.
+        """Return sequence → number up to which listings skip, if changed; see `Finished.left_out`.
 
         Store it before the next poll: a later run has to know what this one may not have seen.
         """
         return self._inventory.left_out.take()
 
     def list_everything(self) -> None:
-        """Leave nothing out of the next poll's listing: something is not as the listings so far show it."""
+        """Skip nothing in the next poll's listing: listings so far are wrong somewhere."""
         self._last_full = None
 
     def leave_out(self, directories: frozenset[str]) -> None:
@@ -428,15 +443,16 @@ class StorageReader:
         self._left_out = directories
 
     def set_apart(self, schema_file: SchemaFile) -> None:
-        """Note that a schema file belongs to another table than the one it lies with: rows of the latter do not go by it.
+        """Note a schema file in another table's place: that table's rows do not go by it.
 
         A poll does so for all that it could read.
         """
         self._inventory.set_apart(schema_file)
 
     def _read_schema_files(self) -> Iterator[ReadSchemaFile]:
-        """Yield the new schema files with their content, up to the first for which the store does not answer."""
-        # By path, since a file may have been replaced between two listings: then its former size and tag no longer count.
+        """Yield new schema files with their content, up to the first one without an answer."""
+        # By path, since a file may have been replaced between two listings: then its former size
+        # and tag no longer count.
         roots = frozenset[str]().union(*(found.roots for found in self._findings))
         newest = {file.stored.path: file for found in self._findings for file in found.schema_files}.values()
         # What lies deep may be a copy, which shows best beside what is in its place.
@@ -460,7 +476,7 @@ class StorageReader:
             except StorageUnavailable as fault:
                 yield ReadSchemaFile(file=file, content=fault)
                 return
-            # A table's directory of one segment: TiCDC writes that only where table ids are the paths.
+            # A table directory of one segment: TiCDC writes it only if table ids are the paths.
             if self._warns_of_ids and definition.name.table and "/" not in file.table_dir:
                 self._warns_of_ids = False
                 definition = replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
@@ -471,13 +487,13 @@ class StorageReader:
             yield ReadSchemaFile(file=file, content=definition)
 
     def doubts_of(self, before: Before) -> tuple[str, int]:
-        """Return a warning, and where the files begin, on whether the bucket is the one that was read `before`, at any time after a poll; see `doubts`."""
+        """Warn, with the files' first TSO, if the bucket may not be that of `before`: `doubts`."""
         there, latest = self._inventory.versions(), self._metadata.latest
         return doubts(before, there, latest, self._upstream.identity, self.way_on)
 
     def _too_new(self, now: float) -> Iterator[str]:
-        """Yield warnings on schema files whose version no source can have issued yet, unless it is the clock that must be wrong."""
-        # If `metadata` is ahead too, the clock is the likelier culprit, and that has been reported already.
+        """Warn of versions that no source can have issued yet, unless the clock must be wrong."""
+        # If `metadata` is ahead too, the clock is the likelier culprit, already reported.
         if self._metadata.refused:
             return
         files = (file for found in self._findings for file in found.schema_files)
@@ -491,10 +507,11 @@ class StorageReader:
             return None
 
     def _read_files(self, checkpoint: int) -> tuple[Findings, bool]:
-        """List until every file is under its table and no file is held back that the checkpoint may cover.
+        """List until all files have a table and none held back may be covered by the checkpoint.
 
-        One listing is enough unless a schema file moved files, or order matters in a new directory. Returns what the last listing
-        by all rules showed, and whether it was full; `_findings` holds what all of them found.
+        One listing is enough unless a schema file moved files, or order matters in a new directory.
+        Returns what the last listing by all rules showed, and whether it was full; `_findings`
+        holds what all of them found.
         """
         began = self._clock.monotonic()
         full = self._last_full is None or began - self._last_full >= self._interval
@@ -504,7 +521,8 @@ class StorageReader:
         # The second listing releases what the first one held back.
         if self._holding:
             self._list(checkpoint, full=False)
-        # Only now, so that a full listing that failed is made again. It counts from its beginning: later files may be missing from it.
+        # Only now, so that a full listing that failed is made again. It counts from its beginning:
+        # later files may be missing from it.
         if full:
             self._last_full = began
         return judged, full
@@ -525,7 +543,7 @@ class StorageReader:
         return found
 
     def _not_empty(self, listing: Iterator[StoredObject], *, full: bool) -> Iterator[StoredObject]:
-        """Yield the listing; a storage without any object where there were files counts as absent, not as emptied."""
+        """Yield the listing; a storage that lost all its objects counts as absent, not emptied."""
         empty = True
         for stored in listing:
             empty = False

@@ -68,12 +68,13 @@ class _Document(msgspec.Struct, rename="pascal"):
 
 
 def parse_schema_file(content: bytes, path: str, version: int, checksum: int | None, table_dir: str) -> TableDefinition:
-    """Return the definition in a schema file; `path`, `version`, `checksum` and `table_dir` are what its path says.
+    """Return a schema file's definition; the other arguments are what its path says.
 
-    `checksum` is None in the older layout, whose file names have none: then it is computed from the content.
+    `checksum` is None in the older layout, whose file names have none: then it is computed from the
+    content.
 
-    Oddities that leave the meaning clear (wrong checksum, unknown attribute, swapped names) become warnings of the result.
-    Raises `MalformedSchemaFile` if the file can't be read as one.
+    Oddities that leave the meaning clear (wrong checksum, unknown attribute, swapped names) become
+    warnings of the result. Raises `MalformedSchemaFile` if the file can't be read as one.
     """
 
     def fail(what: str) -> NoReturn:
@@ -128,7 +129,7 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
 
 
 def read_definition(storage: Storage, path: str) -> TableDefinition:
-    """Return the definition in the schema file at a path; raise `FileNotFoundError`, and as `parse_schema_file` does."""
+    """Read the definition at a path; raise `FileNotFoundError`, or as `parse_schema_file`."""
     found = parse_other(path)
     assert isinstance(found, SchemaPath), path
     content = read_schema_file(storage, path)
@@ -136,11 +137,12 @@ def read_definition(storage: Storage, path: str) -> TableDefinition:
 
 
 def schema_checksum(text: str) -> int | None:
-    """Return the CRC-32 that TiCDC puts into the name of a schema file with this content; None if it can't be computed.
+    """Return the CRC-32 in the name of a schema file with this content; None if unknown.
 
-    TiCDC hashes the JSON of the file without Query, Type and TableVersion, with Version 0 and with the columns sorted by
-    the bytes of their names. The pieces are cut out of the original text, so that neither unknown attributes nor characters
-    that a JSON library would write differently disturb the result.
+    TiCDC hashes the JSON of the file without Query, Type and TableVersion, with Version 0 and with
+    the columns sorted by the bytes of their names. The pieces are cut out of the original text, so
+    that neither unknown attributes nor characters that a JSON library would write differently
+    disturb the result.
     """
     # Four spaces of indentation are the fields of the file itself; deeper ones belong to columns.
     lines = text.split("\n")
@@ -188,7 +190,7 @@ def _column(entry: _Entry) -> TableColumn:
 
 
 def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple[str, ...]]:
-    """Return the table's name: the pair in the file, unless it is exactly the swapped pair of the path."""
+    """Return the table's name: the file's pair, unless it is the path's pair swapped."""
     stated = TableName(schema=schema, table=table)
     # An id in place of a path says nothing about names.
     if table_dir.isdecimal() or table_dir == directory_of(stated):
@@ -200,7 +202,7 @@ def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple
 
 
 def directory_of(name: TableName) -> str:
-    """Return where TiCDC puts the files of a table, or of a database, unless table ids are its paths."""
+    """Return TiCDC's directory of a table or database, unless table ids are its paths."""
     # Segments joined, with empty ones, `.` and `..` resolved.
     return posixpath.normpath(f"{name.schema}/{name.table}").lstrip("/")
 

@@ -10,7 +10,7 @@ from storage_consumer.model import StoredObject
 
 METADATA_BYTES = 64 << 10
 SCHEMA_FILE_BYTES = 16 << 20
-"""More than TiCDC ever writes: a schema file of 4,096 columns with all their attributes has about 1.5 MB."""
+"""More than TiCDC ever writes: 4,096 columns with all attributes have about 1.5 MB."""
 _BLOCK = 1 << 20
 
 
@@ -18,9 +18,10 @@ class Blocks(Protocol):
     """A storage that yields the content of objects."""
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """Yield the content of a large object from byte `start` on, in pieces of about `size` bytes, without holding all of it.
+        """Yield a large object's content from byte `start` on, in pieces of about `size` bytes.
 
-        With a `tag`, an object whose tag has changed counts as absent. Without one, the current content is read.
+        With a `tag`, an object whose tag has changed counts as absent. Without one, the current
+        content is read.
         """
         ...
 
@@ -28,30 +29,32 @@ class Blocks(Protocol):
 class Storage(Blocks, Protocol):
     """The few operations that the program needs; the modules beside this one implement them.
 
-    Paths are relative to the root that the adapter was opened with. All methods raise `StorageUnavailable` when the
-    storage does not answer, and `FileNotFoundError` when one named object does not exist.
+    Paths are relative to the root that the adapter was opened with. All methods raise
+    `StorageUnavailable` when the storage does not answer, and `FileNotFoundError` when one named
+    object does not exist.
     """
 
     def check(self) -> None:
         """Raise `ConfigError` when the root does not exist or may not be listed."""
 
     def listing(self, closed: frozenset[str], after: dict[str, str]) -> Iterator[StoredObject]:
-        """Yield all objects below the root, in any order, except those that the caller already knows.
+        """Yield all objects below the root, in any order, but those known to the caller.
 
-        `closed`: directories whose content need not be listed. `after`: sequence of files (see `paths.sequence_of`) → file
-        name; files of that sequence whose name sorts at or below it (inclusive) may be left out. An adapter may yield more
-        than required. Within one table directory, ``meta`` is listed after everything else: so the schema file of each data
-        file shown is shown too.
+        `closed`: directories whose content need not be listed. `after`: sequence of files (see
+        `paths.sequence_of`) → file name; files of that sequence whose name sorts at or below it
+        (inclusive) may be left out. An adapter may yield more than required. Within one table
+        directory, ``meta`` is listed after everything else: so the schema file of each data file
+        shown is shown too.
         """
         ...
 
     def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
-        """Return the content of a small object (metadata, schema file); for one over `most` bytes, a beginning longer than `most`."""
+        """Return a small object's content; of one over `most` bytes, a longer beginning."""
         ...
 
 
 class Folder(Storage, Protocol):
-    """A storage that also takes objects: a folder for an export. Nothing is ever written into a changefeed's bucket."""
+    """A storage that takes objects, for an export; never a changefeed's bucket."""
 
     def any_object(self) -> StoredObject | None:
         """Return an object that lies there; None for a folder that is empty, or not there yet."""
@@ -73,7 +76,10 @@ def read_up_to(storage: Blocks, path: str, most: int) -> bytes:
 
 
 def read_schema_file(storage: Storage, path: str) -> bytes:
-    """Return the content of a schema file; raise `MalformedSchemaFile` if it is too large, `FileNotFoundError` if it is absent."""
+    """Return a schema file's content; raise `MalformedSchemaFile` if it is too large.
+
+    Raise `FileNotFoundError` if it is absent.
+    """
     content = storage.read(path, SCHEMA_FILE_BYTES)
     # Nothing of a larger one is parsed: whatever it is, its content could fill the memory.
     if len(content) > SCHEMA_FILE_BYTES:
@@ -86,10 +92,12 @@ def read_schema_file(storage: Storage, path: str) -> bytes:
 
 
 def whole(blocks: Iterable[bytes], stored: StoredObject, start: int = 0) -> Iterator[bytes]:
-    """Yield the blocks of an object from byte `start` on; raise `StorageUnavailable` if they end before its listed size.
+    """Yield an object's blocks from `start` on; raise `StorageUnavailable` before its listed size.
 
-    Content is cut short by a transfer that breaks without an error, and while a file is being replaced. The rows that it lacks would be
-    lost silently: it may end where a row ends, and the file would count as read. The next try lists again. More bytes than were listed belong to a file that was replaced, which the next listing shows.
+    Content is cut short by a transfer that breaks without an error, and while a file is being
+    replaced. The rows that it lacks would be lost silently: it may end where a row ends, and the
+    file would count as read. The next try lists again. More bytes than were listed belong to a file
+    that was replaced, which the next listing shows.
     """
     place = start
     for block in blocks:

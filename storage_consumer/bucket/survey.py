@@ -1,4 +1,4 @@
-"""What paths alone show of a bucket: tables, versions, files, layouts; and a bounded sample of its data files.
+"""What paths show of a bucket: tables, versions, files, layouts; and a sample of data files.
 
 Memory grows with the directories, not the files.
 """
@@ -54,7 +54,9 @@ class SurveyedFolder:
     version: int = 0
     partition: bool = False
     date: str = ""
-    """``day``, ``month``, ``year`` or ``none``; four digits alone, which may also be the id of a partition, count as a year."""
+    """``day``, ``month``, ``year``, ``none``; four digits alone, maybe a partition, count as a
+    year.
+    """
 
     def take(self, stored: StoredObject, name: DataName) -> None:
         """Count a file."""
@@ -128,7 +130,7 @@ def survey(listing: Iterable[StoredObject]) -> Survey:
         if stored.path == "metadata":
             continue
         parent, _, name = stored.path.rpartition("/")
-        # Data files first, by their name alone: whose they are shows when all schema files were seen.
+        # Data files first, by name alone: all schema files are needed to show whose they are.
         data = parse_data_name(name)
         parsed = None if data else parse_other(stored.path)
         if name == "metadata":
@@ -144,7 +146,7 @@ def survey(listing: Iterable[StoredObject]) -> Survey:
             found.setdefault(parsed.table_dir, {}).setdefault(parsed.version, []).append(stored)
         elif isinstance(parsed, Ignored):
             seen.ignore(parsed.reason, stored.path)
-    # Placing needs all schema files, and a listing shows a table's data directories (digits) before its meta/.
+    # Placing needs all schema files; a listing shows data directories (digits) before meta/.
     nothing = frozenset[int | None]()
     tables = {each: dict.fromkeys(seen.versions(each), nothing) for each in {*seen.schemas, *seen.old_schemas}}
     for folder in seen.folders.values():
@@ -182,10 +184,11 @@ class Sample:
     path: str
     content: bytes
     complete: bool
-    """Whether `content` is the whole file, and that is not still being written; if not, it begins with a whole row, but may end within one."""
+    """Whether `content` is the whole finished file; else it starts with a row and may end in one.
+    """
     definition: TableDefinition
     virtual: frozenset[str] | None
-    """Folded names of its table's virtual generated columns; None if they are not known for certain."""
+    """Folded names of the table's virtual generated columns; None if uncertain."""
 
     @property
     def extension(self) -> str:
@@ -206,12 +209,12 @@ class Samples:
     schema_files: int = 0
 
     def take(self) -> None:
-        """Read a sample of the bucket. A file that is gone or unreadable is skipped with a warning."""
+        """Read a sample of the bucket; skip gone or unreadable files with a warning."""
         newest = set[str]()
         for folder, stored in _chosen(self.seen):
             definitions = self._definitions_of(folder.table_dir, folder.version)
             current = [each for each in definitions if each.version == folder.version]
-            # None could be read, or there are several of one version: whose rows these are is then not certain.
+            # No readable one, or several of one version: whose rows these are is uncertain.
             if len(current) != 1:
                 continue
             try:
@@ -246,10 +249,10 @@ class Samples:
                 self.definitions[table_dir] = list(self.read([versions[max(versions)]]))
 
     def _definitions_of(self, table_dir: str, version: int) -> list[TableDefinition]:
-        """Return the content of a table's schema files: all of them, or the newest and that of `version` if there are many."""
+        """Return schema files of a table: all, or the newest and `version`'s if there are many."""
         versions = self.seen.versions(table_dir)
         if table_dir not in self.definitions:
-            # The newest ones, since a history has to be without gaps up to a version to show virtual columns.
+            # The newest: virtual columns need a history without gaps up to a version.
             wanted = [versions[each] for each in sorted(versions)[-PER_TABLE:]]
             self.definitions[table_dir] = list(self.read(wanted))
         known = self.definitions[table_dir]
@@ -273,7 +276,10 @@ class Samples:
 
 
 def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[Sample]:
-    """Return samples, those of the `newest` files incomplete that do not end as most files do: a store of files shows one while it is written."""
+    """Return samples, `newest` files as incomplete unless they end as most do.
+
+    A store of files shows one while it is written.
+    """
     whole = [sample.content for sample in samples if sample.complete and sample.content]
     # Files that others follow are whole.
     surely = [sample.content for sample in samples if sample.complete and sample.content and sample.path not in newest]
@@ -290,9 +296,10 @@ def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[S
 
 
 def leave_out_copies(storage: Storage, seen: Survey) -> None:
-    """Leave out of a survey what lies below folders that hold copies of a changefeed's files; see `DisplacedFolders`.
+    """Leave copies of a changefeed's files out of a survey; see `DisplacedFolders`.
 
-    A table's directory has one slash. Only those with more, or with the name of a filer's folder, are read.
+    A table's directory has one slash. Only those with more, or with the name of a filer's folder,
+    are read.
     """
     copies, tables = DisplacedFolders(), {*seen.schemas, *seen.old_schemas}
     flat = [table_dir for table_dir in tables if table_dir.count("/") == 1]
@@ -310,7 +317,7 @@ def leave_out_copies(storage: Storage, seen: Survey) -> None:
 
 
 def _chosen(seen: Survey) -> list[tuple[SurveyedFolder, StoredObject]]:
-    """Return files of all tables in turn: the newest directory's largest file, then its last one, then those of older ones."""
+    """Return files of all tables in turn: the newest directory's largest, its last, then older."""
     by_table: dict[str, list[tuple[SurveyedFolder, StoredObject]]] = {}
     for folder in sorted(seen.placed(), key=lambda each: (each.version, each.path), reverse=True):
         files = {file.path: file for file in (folder.largest, folder.last, folder.first) if file is not None}

@@ -1,6 +1,7 @@
-"""What a table's statements say of its columns: SHOW CREATE TABLE → columns as TiCDC's schema files describe them, and what no schema file says.
+"""Columns by a table's statements: SHOW CREATE TABLE → as in schema files, and beyond them.
 
-Schema files list virtual generated columns, and rows do not have them; those of classic TiCDC list no members of ENUM and SET.
+Schema files list virtual generated columns, and rows do not have them; those of classic TiCDC list
+no members of ENUM and SET.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _WIDTHS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("MEDIUMTEXT", "MEDIUMBLOB"), (16_777_215, 16_777_215)),
     **dict.fromkeys(("LONGTEXT", "LONGBLOB"), (4_294_967_295, 4_294_967_295)),
 }
-"""Type → what a schema file says of its length if the statement gives none, for signed and for unsigned columns."""
+"""Type → a schema file's length where the statement has none, signed and unsigned."""
 _MOMENTS = frozenset(("DATETIME", "TIMESTAMP", "TIME"))
 """Their digits of a second's fraction are the scale."""
 _WITHOUT_LENGTH = frozenset(("ENUM", "SET", "JSON", "DATE", "VECTOR"))
@@ -65,7 +66,7 @@ def is_temporary(statement: str) -> bool:
 
 
 def read_create_table(statement: str) -> CreatedTable:
-    """Return what a statement as SHOW CREATE TABLE gives it says. Raise `ValueError` for any other."""
+    """Read a statement of SHOW CREATE TABLE; raise `ValueError` for any other."""
     found = statement_of(statement).tokens
     # mydumper writes IF NOT EXISTS for some.
     at = 2 + 3 * has_words(found[2:5], "IF", "NOT", "EXISTS")
@@ -88,7 +89,7 @@ def read_create_table(statement: str) -> CreatedTable:
 
 
 def _table(statement: str, opening: int = -1) -> Statement:
-    """Return the tree of a CREATE TABLE; raise `ValueError` if its columns do not begin there, or have no end."""
+    """Return a CREATE TABLE's tree; raise `ValueError` unless its columns begin there and end."""
     table = statement_of(statement)
     if table.body[1] < 0 or opening not in (-1, table.body[0]):
         raise ValueError("its list of columns has no end")
@@ -96,10 +97,10 @@ def _table(statement: str, opening: int = -1) -> Statement:
 
 
 def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
-    """Return the primary and unique keys of a statement as SHOW CREATE TABLE gives it; raise `ValueError` if it is none.
+    """Return the keys of a SHOW CREATE TABLE statement; raise `ValueError` for any other.
 
-    Each is its columns, by folded name, with the number of leading characters that count, None for all. A part over an expression has
-    no name.
+    Each is its columns, by folded name, with the number of leading characters that count, None for
+    all. A part over an expression has no name.
     """
     table = _table(statement)
     own: list[dict[str, int | None]] = [
@@ -117,15 +118,16 @@ def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
 
 
 def index_count(statement: str) -> int:
-    """Return how many indexes any server has of a statement as SHOW CREATE TABLE gives it; raise `ValueError` if it is none."""
+    """Count indexes of SHOW CREATE TABLE on any server; raise `ValueError` for other texts."""
     plain = sum(part[0].upper in INDEX_WORDS for part in _table(statement).elements if part)
     return len(unique_keys(statement)) + plain
 
 
 def binary_columns(statement: str) -> frozenset[str]:
-    """Return the folded names of the columns whose texts a statement compares by their bytes: it names a collation that does.
+    """Return folded names of text columns that a statement gives a bytewise collation.
 
-    TiDB shows the collation of each table, and those of the columns that have another one. Raises `ValueError` as `unique_keys` does.
+    TiDB shows the collation of each table, and those of the columns that have another one. Raises
+    `ValueError` as `unique_keys` does.
     """
     table = _table(statement)
     usual = _collation(table.tokens[table.body[1] :])
@@ -134,7 +136,7 @@ def binary_columns(statement: str) -> frozenset[str]:
 
 
 def _collation(found: Sequence[Token]) -> str:
-    """Return the collation that is named, outside of parentheses, in lower case; empty if none is."""
+    """Return the collation named outside parentheses, in lower case, or ""."""
     at = find_words(found, "COLLATE", depth=found[0].depth) if found else -1
     if at < 0:
         return ""
@@ -181,7 +183,7 @@ def _column(statement: str, column: Column, key: frozenset[str]) -> TableColumn:
 
 
 def _default(statement: str, column: Column) -> str | None:
-    """Return a column's default as TiDB keeps it, but that of a TIMESTAMP as the statement shows it; None if it has none."""
+    """Return a column's default as TiDB keeps it, a TIMESTAMP's as shown; None without one."""
     if not (given := column.defaults()):
         return None
     part, at = column.tokens, given[0]
@@ -210,7 +212,7 @@ Members = Mapping[str, tuple[str, ...]]
 
 
 def generated_columns(query: str, *, stored: bool | None = None) -> frozenset[str]:
-    """Return the folded names of the columns that a CREATE TABLE or ALTER TABLE defines as generated ones.
+    """Return folded names of generated columns in a CREATE TABLE or ALTER TABLE.
 
     `stored`: only stored ones, or only virtual ones; None: both.
     """
@@ -222,9 +224,10 @@ def generated_columns(query: str, *, stored: bool | None = None) -> frozenset[st
 
 
 def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition]) -> frozenset[str] | None:
-    """Return the virtual generated columns of a table's version; None if its history does not show them for certain.
+    """Return a version's virtual generated columns; None if its history leaves doubts.
 
-    `history`: what was read of the table's schema files. It suffices if it has the table's CREATE TABLE with its columns.
+    `history`: what was read of the table's schema files. It suffices if it has the table's CREATE
+    TABLE with its columns.
     """
     # Later statements do not count: they changed rows of later directories only.
     past = sorted((each for each in history if each.version <= definition.version), key=lambda each: each.version)
@@ -235,7 +238,7 @@ def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition
 
 
 def known_stored(history: Iterable[TableDefinition]) -> frozenset[str]:
-    """Return the stored generated columns of a table after the last of its schema files, as far as their statements show them."""
+    """Return stored generated columns after the last schema file, as far as statements show."""
     return _followed(history, stored=True)
 
 
@@ -248,7 +251,7 @@ def _followed(steps: Iterable[TableDefinition], *, stored: bool) -> frozenset[st
 
 
 def generated_after(before: frozenset[str], step: TableDefinition, *, stored: bool) -> frozenset[str]:
-    """Return the folded names of a table's stored or virtual generated columns after a statement, `before` being those before it."""
+    """Return folded names of generated columns after a statement, given those `before` it."""
     statement = statement_of(step.query)
     renamed = statement.renamed
     moved = {new for new, old in renamed.items() if old in before}
@@ -261,7 +264,7 @@ def generated_after(before: frozenset[str], step: TableDefinition, *, stored: bo
 
 
 def members(query: str) -> dict[str, tuple[str, ...]]:
-    """Return the members of the ENUM and SET columns that a statement defines; empty for those that it gives in another way than texts do."""
+    """Return members of a statement's ENUM and SET columns; empty if not given as texts."""
     found = tokens(query)
     result = {}
     for at in range(1, len(found) - 1):
@@ -278,9 +281,10 @@ def members(query: str) -> dict[str, tuple[str, ...]]:
 
 
 def known_members(history: Iterable[TableDefinition]) -> Members:
-    """Return the members as the last of a table's statements leave them; a column that they do not show is missing.
+    """Return the members that a table's statements leave; a column not shown is missing.
 
-    `history`: what was read of the table in order, after what was read of the table that it was made LIKE.
+    `history`: what was read of the table in order, after what was read of the table that it was
+    made LIKE.
     """
     known: dict[str, tuple[str, ...]] = {}
     for each in history:

@@ -1,7 +1,7 @@
 """(3) Decode: turn bytes into row changes.
 
-Takes: the blocks of a data file, and the layout of its table version. Gives: row changes, one by one or in batches.
-Touches the outside: no.
+Takes: the blocks of a data file, and the layout of its table version. Gives: row changes, one by
+one or in batches. Touches the outside: no.
 """
 
 from __future__ import annotations

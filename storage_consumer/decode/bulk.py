@@ -1,8 +1,9 @@
-"""Read many rows in bulk: compiled loops find their values and write their lines, and no row becomes objects.
+"""Read many rows in bulk: compiled loops find values and write lines, without an object per row.
 
-Rows in another form than the layout's usual one are left to the plain reader of their protocol, which
-finds out why. Lines are made from the file's own bytes: quotes go, delimiters become TABs, the few bytes
-that need an escape get one, and base64 becomes hexadecimal digits. Import late, see `jit`.
+Rows in another form than the layout's usual one are left to the plain reader of their protocol,
+which finds out why. Lines are made from the file's own bytes: quotes go, delimiters become TABs,
+the few bytes that need an escape get one, and base64 becomes hexadecimal digits. Import late, see
+`jit`.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class BulkForm:
     place_of: tuple[int, ...]
     """For each column of the layout, its index among these; -1 if the rows lack it."""
     converted: list[int]
-    """The columns of the layout whose texts the loops do not write; those that the rows lack too."""
+    """Columns of the layout, also absent ones, whose texts the loops do not write."""
     readers: tuple[Reader, ...] = ()
     """The reader of each column of an export, in the order of the file."""
     unquoted: Unquoted | None = None
@@ -81,25 +82,25 @@ class BulkForm:
 
 @dataclass(slots=True, eq=False)
 class BulkRows(ABC):
-    """A `decoder.Batch`: rows that are adjacent in some bytes; a column is given by its index in the layout."""
+    """A `decoder.Batch` of rows adjacent in some bytes; columns are indexes in the layout."""
 
     form: BulkForm
     content: bytes
     borders: Offsets
-    """Where each value of each row begins and ends (exclusive), quotes included: two entries for each."""
+    """Begin and end (exclusive) of each value of each row, quotes included: two entries each."""
     ts: NDArray[Any]
     """Commit-ts of each row."""
     operations: Operations
     """INSERT, UPDATE or DELETE for each row."""
     numbers: Offsets
     converted: Mapping[int, list[bytes]] = field(default_factory=dict)
-    """By index in the layout: the fields of columns that are not written as they are in the file."""
+    """By index in the layout: fields of columns that are not written as in the file."""
     write_lines: ClassVar[Callable[..., int]]
     """The loop that writes their lines."""
 
     @abstractmethod
     def wire_texts(self, column: int, values: Iterable[bytes]) -> list[str | None]:
-        """Return the texts of some values of a column, given by its index among the rows' own, before they are converted."""
+        """Return unconverted texts of a column, given by its index among the rows' own."""
 
     def packed(self, place: int, chosen: Places) -> Packed | None:  # noqa: ARG002 - of rows that can
         """See `decoder.Batch`; exports have too many ways of writing a value."""
@@ -110,7 +111,7 @@ class BulkRows(ABC):
         return int((self.borders[rows, -1] - self.borders[rows, 0]).sum())
 
     def between(self, column: int, rows: Places) -> tuple[Offsets, Offsets]:
-        """Return where a column's values begin and end in these rows; `column` is the index among the rows' own."""
+        """Return where a column's values begin and end; `column`: its index among the rows' own."""
         return self.borders[rows, 2 * column], self.borders[rows, 2 * column + 1]
 
     def integers(self, place: int) -> Offsets | None:
@@ -121,7 +122,7 @@ class BulkRows(ABC):
             return None
         content, numbers = np.frombuffer(self.content, np.uint8), np.empty(len(self.ts), np.int64)
         starts, ends = self.between(column, np.arange(len(self.ts)))
-        # Without the quotes. What is left of a NULL is no number, and then there are no integers at all.
+        # Without the quotes: the rest of a NULL is no number, so there are no integers then.
         quoted = content[starts] == self.form.quote
         return numbers if read_integers(content, starts + quoted, ends - quoted, numbers) else None
 
@@ -141,7 +142,8 @@ class BulkRows(ABC):
         numbers = chosen.tolist()
         converted = {place: [fields[number] for number in numbers] for place, fields in self.converted.items()}
         fields, extra = line_fields(written, converted, self.form.place_of, len(chosen))
-        # Escaping and hexadecimal digits double a value at most; NULL that is written as nothing has two bytes, year zero four.
+        # Escaping and hexadecimal digits double a value at most; NULL that is written as nothing
+        # has two bytes, year zero four.
         size = 2 * self.size(chosen) + 4 * len(chosen) * len(fields) + len(extra.text.bytes)
         lines = room_for(size, len(chosen), len(fields))
         end = self.write_lines(text_of(self.content), self.form.bytes, self.borders, chosen, fields, extra, lines)
@@ -149,9 +151,10 @@ class BulkRows(ABC):
 
 
 def _inside(commit_range: CommitRange, rows: BulkRows, numbers: Offsets) -> tuple[BulkRows, Flags, Flags]:
-    """Return the rows inside the commit range, which of all rows they are, and which rows are later.
+    """Return the rows inside the commit range, their indexes, and which rows are later.
 
-    `numbers`: the number in the file of each row. Raises `ValueError` if a text of `BulkForm.converted` is not a value of its column's type.
+    `numbers`: the number in the file of each row. Raises `ValueError` if a text of
+    `BulkForm.converted` is not a value of its column's type.
     """
     within, later = apart(rows.ts, commit_range)
     chosen: Any = slice(None) if within.all() else within
@@ -171,9 +174,10 @@ def _inside(commit_range: CommitRange, rows: BulkRows, numbers: Offsets) -> tupl
 def _counted(
     commit_range: CommitRange, rows: BulkRows, tally: Tally, lines: int, firsts: Any = slice(None)
 ) -> BulkRows | None:
-    """Return the rows inside the commit range, and count so many lines; None if a value is not one of its column's type.
+    """Return the rows in the commit range, counting lines; None if a value is not of its type.
 
-    The rows' numbers begin with 0 after the lines that were counted before. `firsts`: which rows count.
+    The rows' numbers begin with 0 after the lines that were counted before. `firsts`: which rows
+    count.
     """
     try:
         batch, within, later = _inside(commit_range, rows, rows.numbers + (tally.rows + 1))
@@ -188,7 +192,8 @@ def _counted(
 def _of_files(commit_range: CommitRange, rows: BulkRows, counts: Offsets) -> FilesBatch | None:
     """Return all rows of some files as one batch; None if a value is not one of its column's type.
 
-    The rows are numbered in all files together, from 0; only the two rows of one update share a number.
+    The rows are numbered in all files together, from 0; only the two rows of one update share a
+    number.
     `counts`: how many such numbers each file has.
     """
     ends: Offsets = np.cumsum(counts)
@@ -217,7 +222,7 @@ _CONVERTED: Mapping[Converter, int] = {
     single: canal_messages.SINGLE_FIELD,
     bytes_of_latin1: canal_messages.BINARY_FIELD,
 }
-"""Converters that the loops replace, with the form of value that does: these need no call for each value."""
+"""Converters that the loops replace, and the form of value that needs no call."""
 _HEAD = ["id", "database", "table", "pkNames"]
 _BEHIND_HEAD = b',"isDdl":false,"type":"'
 _LEAST_BYTES = 100
@@ -226,7 +231,7 @@ _decode_texts = msgspec.json.Decoder(list[str | None]).decode
 
 
 def message_form(shape: MessageShape, row: bytes) -> BulkForm | None:
-    """Return how to read messages that begin like `row` in bulk; None if it does not begin as TiCDC's messages of this layout do."""
+    """Return how to read messages like `row` in bulk; None unless it begins as TiCDC's do."""
     end = row.find(_BEHIND_HEAD)
     try:  # if a closing brace makes it a JSON object, it ends after a whole member
         head = msgspec.json.decode(row[: max(end, 0)] + b"}")
@@ -237,7 +242,7 @@ def message_form(shape: MessageShape, row: bytes) -> BulkForm | None:
     schema, table = head["database"], head["table"]
     if not (isinstance(schema, str) and isinstance(table, str)):
         return None
-    # The form holds the names as this row spells them; a row in another spelling is left to the plain reader.
+    # The form has names as this row spells them; other spellings go to the plain reader.
     if TableName(schema=schema, table=table).folded() != shape.layout.table.folded():
         return None
     return _message_form(shape, row[: end + len(_BEHIND_HEAD)])
@@ -258,7 +263,7 @@ def _message_form(shape: MessageShape, head: bytes) -> BulkForm:
         field = NUMBER_FIELDS[form] if form else canal_messages.TEXT_FIELD
         values.append(_CONVERTED.get(convert, field) if convert else field)
     return BulkForm(
-        # The names one after another, in one array, with their borders beside it: loops take no lists.
+        # The names joined in one array, with their borders beside it: loops take no lists.
         bytes=canal_messages.MessageBytes(
             head=np.frombuffer(head, np.uint8),
             names=np.frombuffer(b"".join(names), np.uint8),
@@ -278,7 +283,10 @@ def _message_form(shape: MessageShape, head: bytes) -> BulkForm:
 
 
 class MessageRows(BulkRows):
-    """Rows of messages of one form: one for each message, or two for an update that becomes a delete and an insert."""
+    """Rows of messages of one form: one per message, or two for an update that moves its row.
+
+    Those are a delete and an insert.
+    """
 
     __slots__ = ()
     write_lines = staticmethod(canal_messages.write_lines)
@@ -305,10 +313,12 @@ class MessageRows(BulkRows):
 def read_messages(
     form: BulkForm, content: bytes, commit_range: CommitRange, tally: Tally
 ) -> tuple[BulkRows, list[tuple[int, int]]] | None:
-    """Return the changes of the messages of this form in these lines, and the place and number (from 0) of each other line.
+    """Return the changes of such messages in these lines, and place and number of other lines.
 
-    The lines end with LF. All of them count in `tally`; other lines count as `tally.rows` only. Returns None, with
-    nothing counted, if no line can be judged.
+    Numbers begin at 0.
+
+    The lines end with LF. All of them count in `tally`; other lines count as `tally.rows` only.
+    Returns None, with nothing counted, if no line can be judged.
     """
     found = _read_lines(form, content)
     if found is None:
@@ -323,7 +333,7 @@ def read_messages(
 def read_messages_together(
     shape: MessageShape, contents: Sequence[bytes], commit_range: CommitRange
 ) -> FilesBatch | None:
-    """Return the changes of whole files; None if a message differs in form from the first, or a file does not end with LF."""
+    """Return the changes of whole files; None if messages differ in form or no LF ends a file."""
     content = b"".join(contents)
     form = message_form(shape, content[: content.find(b"\n")])
     if form is None or not all(one.endswith(b"\n") for one in contents):
@@ -336,14 +346,15 @@ def read_messages_together(
 
 
 def _read_lines(form: BulkForm, content: bytes) -> tuple[MessageRows, list[tuple[int, int]], int] | None:
-    """Return the rows of messages of this form, place and number of each other line, and the number of lines.
+    """Return rows of such messages, place and number of other lines, and the number of lines.
 
     Returns None if some bytes are not UTF-8, or if the lines are many and short.
     """
     text = text_of(content)
     if not is_utf8(text):
         return None
-    # Sized by the shortest possible message. Many lines that are shorter overflow it: then the plain reader takes over.
+    # Sized by the shortest possible message. Many lines that are shorter overflow it: then the
+    # plain reader takes over.
     head, names = len(form.bytes.head), len(form.bytes.names)
     most = 2 * (len(content) // (head + names + _LEAST_BYTES) + 1)
     found = canal_messages.MessagesFound(
@@ -382,9 +393,9 @@ def csv_row_form(shape: Shape) -> BulkForm | None:
         or len(options.quote) != 1
         or len(options.delimiter) != 1
         or not marks.isascii()
-        # Marks that may occur in a number, in NULL or in true and false are left to the plain reader.
+        # Marks that numbers, NULL, true or false may hold are left to the plain reader.
         or re.search(r"[\w\\.+-]", marks)
-        # So are quotes that may occur in a text that TiCDC formats itself: the loops do not look for them there.
+        # So are quotes in texts that TiCDC formats: the loops do not search them there.
         or options.quote in IN_FORMATTED
     ):
         return None
@@ -427,7 +438,7 @@ def csv_row_form(shape: Shape) -> BulkForm | None:
 
 
 class CsvRows(BulkRows):
-    """Rows of CSV. Neither row of an update is here without the other; both have the number of its D row."""
+    """Rows of CSV, both rows of an update included; both have the number of its D row."""
 
     __slots__ = ()
     write_lines = staticmethod(delimited_rows.write_lines)
@@ -465,7 +476,7 @@ def _found_room(form: BulkForm, most: int) -> delimited_rows.RowsFound:
 
 
 def _read_rows(form: BulkForm, content: bytes) -> tuple[CsvRows, Offsets] | None:
-    """Return the rows of this form at the start of `content`, which ends with LF, and where each ends; None if there are none."""
+    """Return such rows at the start of `content`, which ends with LF, and their ends, or None."""
     least = len(form.bytes.names) + 2 * len(form.converters)
     most = min(content.count(b"\n"), len(content) // least)  # a text may be full of LF
     text = text_of(content)
@@ -492,7 +503,7 @@ def _read_rows(form: BulkForm, content: bytes) -> tuple[CsvRows, Offsets] | None
 
 
 def _seconds(ts: Offsets, operations: Operations, is_update: Flags) -> Flags:
-    """Return which rows are the second half of an update, up to the first row that is not as TiCDC writes updates.
+    """Return which rows are an update's second half, up to the first row unlike TiCDC's.
 
     A D row without its I row is such a row as well.
     """
@@ -500,7 +511,7 @@ def _seconds(ts: Offsets, operations: Operations, is_update: Flags) -> Flags:
     seconds: Flags = is_update & (operations == INSERT)
     # The halves of an update are adjacent and of one commit-ts.
     pairs = firsts[:-1] & seconds[1:] & (ts[:-1] == ts[1:])
-    # Rows that need a partner, or that TiCDC does not write in this mode; the pairs are then taken out.
+    # Rows that need a partner or do not occur in this mode; then pairs are taken out.
     odd = firsts | seconds | (~is_update & (operations == UPDATE))
     odd[:-1] &= ~pairs
     odd[1:] &= ~pairs
@@ -509,10 +520,10 @@ def _seconds(ts: Offsets, operations: Operations, is_update: Flags) -> Flags:
 
 
 def read_csv(form: BulkForm, content: bytes, commit_range: CommitRange, tally: Tally) -> tuple[BulkRows, int] | None:
-    """Return the changes of the rows that `content` begins with, and where the last of these rows ends; count them in `tally`.
+    """Return and `tally` the changes of the rows that begin `content`, and where they end.
 
-    Returns None if the first row is not of this form, or if a value is not one of its column's type: both are for the
-    plain reader.
+    Returns None if the first row is not of this form, or if a value is not one of its column's
+    type: both are for the plain reader.
     """
     if (found := _read_rows(form, content)) is None:
         return None
@@ -522,7 +533,7 @@ def read_csv(form: BulkForm, content: bytes, commit_range: CommitRange, tally: T
 
 
 def read_csv_together(form: BulkForm, contents: Sequence[bytes], commit_range: CommitRange) -> FilesBatch | None:
-    """Return the changes of whole files without old images; None if `read_csv` would not read each of them to its end."""
+    """Return whole files' changes without old images; None if `read_csv` would stop earlier."""
     content = b"".join(contents)
     found = _read_rows(form, content) if content.endswith(b"\n") else None
     if found is None or found[1][-1] != len(content):
@@ -551,7 +562,8 @@ def export_form(
 ) -> BulkForm | None:
     """Return how to read rows in bulk; None if the options do not allow it.
 
-    `readers` are in the order of the layout. `quote`: what is around texts; `unquoted`: what its content means.
+    `readers` are in the order of the layout. `quote`: what is around texts; `unquoted`: what its
+    content means.
     """
     places = tuple(range(len(readers))) if order is None else order
     is_sql = options.file_format == "sql"
@@ -606,7 +618,8 @@ def _is_usual(options: DumpOptions) -> bool:
         and marks.isascii()
         # Digits of bytes are looked for between quotes.
         and (options.delimiter != "" or options.binary == "raw")
-        # Marks that may be in a number or in the digits of bytes, and ends of lines, are left to the plain reader.
+        # Marks that may be in a number or in the digits of bytes, and ends of lines, are left to
+        # the plain reader.
         and not re.search(r"[\w\\.+\s=/-]", options.delimiter)
         and not re.search(r"[\w\\.+\r\n=/-]", options.separator)
         and options.delimiter not in IN_FORMATTED
@@ -648,10 +661,12 @@ class ExportRows(BulkRows):
 
 
 def read_export(form: BulkForm, content: bytes, file: FileRead) -> tuple[BulkRows, int] | None:
-    """Return the changes of the rows that `content` begins with, up to the end of a statement, and where what follows begins.
+    """Return the changes of the rows that begin `content`, and where the rest begins.
 
-    `content` ends with LF. The rows are counted. Returns None if the first row is not of this form, or if a value is not one of its
-    column's type: both are for the plain reader.
+    They go up to the end of a statement.
+
+    `content` ends with LF. The rows are counted. Returns None if the first row is not of this form,
+    or if a value is not one of its column's type: both are for the plain reader.
     """
     # What separates values is the least that they need: NULL may be written as nothing.
     most = min(content.count(b"\n"), len(content) // len(form.readers))

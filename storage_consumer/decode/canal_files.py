@@ -1,4 +1,4 @@
-"""Decode TiCDC's canal-json: one JSON object per row change, with or without the TiDB extension's commit-ts."""
+"""Decode TiCDC's canal-json: a JSON object per row change, with or without commit-ts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LINE_ENDS = (b"\r\n", b"\n")
 """Terminators that no JSON text holds."""
 _NO_BRACE = rb'[^"{}]++|"(?>(?:[^"\\]++|\\.)*)"'
 _MESSAGE = re.compile(rb"\{(?>(?:%b|\{(?>(?:%b)*)\})*)\}" % (_NO_BRACE, _NO_BRACE), re.DOTALL)
-"""A JSON object whose members hold objects without objects inside: all of TiCDC's messages are such."""
+"""A JSON object whose members hold objects without further ones, as all TiCDC messages."""
 _TRUNCATED = "truncated"
 """The word in msgspec's message for JSON that ends too early, and for no other fault."""
 
@@ -43,7 +43,7 @@ def _whole(pending: bytearray, terminator: bytes) -> list[bytes]:
     """Remove the complete rows from `pending` and return them."""
     rows = []
     start = 0
-    # A closed message without its terminator stays: the rest of the terminator may come with the next block.
+    # A closed message without terminator stays: its rest may come with the next block.
     while (found := _MESSAGE.match(pending, start)) and pending.startswith(terminator, found.end()):
         rows.append(found[0])
         start = found.end() + len(terminator)
@@ -86,8 +86,8 @@ _LAST_LOGICAL = (1 << TSO_PHYSICAL_SHIFT) - 1
 class _MessageScan:
     """One file while it is read.
 
-    JSON text holds no raw line end, so with CRLF and LF each LF ends a row. Any other terminator may also occur inside
-    a text, or be empty: then a row ends at its closing brace.
+    JSON text holds no raw line end, so with CRLF and LF each LF ends a row. Any other terminator
+    may also occur inside a text, or be empty: then a row ends at its closing brace.
     """
 
     blocks: Iterator[bytes]
@@ -115,13 +115,13 @@ class _MessageScan:
     """Form of the rows that are read in bulk."""
 
     def changes(self) -> Iterator[Any]:
-        """Yield the changes inside the commit range, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
+        """Yield changes inside the commit range; raise `UndecodableRow` for a bad row."""
         if self.terminator in LINE_ENDS:
             for lines in self.lines():
                 yield from self.changes_in(lines)
             return
         for rows in self.messages():
-            # Rows with another terminator are joined by LF and read in bulk too, unless one holds LF.
+            # Rows with another terminator are joined by LF for bulk reading, unless one holds LF.
             lines = b"\n".join([*rows, b""])
             # Offsets in the file are counted with the real terminator's length (see `gap`).
             is_one_each = lines.count(b"\n") == len(rows) > 0
@@ -134,18 +134,19 @@ class _MessageScan:
         return 1 if self.terminator in LINE_ENDS else len(self.terminator)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the rows in order, many in one piece, each with its LF and with any CR before it, where LF ends rows.
+        """Yield rows in order, many in a piece, with their LF and CR, where LF ends rows.
 
-        Raises `UndecodableRow` for bytes after the last complete row, and for a row that never ends.
+        Raises `UndecodableRow` for bytes after the last complete row, and for a row that never
+        ends.
         """
         rest: list[bytes] = []
         size = 0
         for block in self.blocks:
             self.read += len(block)
-            # Only the last LF of a block matters: where the rows before it end is up to whoever reads them.
+            # Only a block's last LF matters: whoever reads the rows before it finds their ends.
             if end := block.rfind(b"\n") + 1:
                 whole = b"".join([*rest, memoryview(block)[:end]])
-                # Free the old pieces before the rows are read, so that a long row is in memory only once.
+                # Free old pieces before reading rows, so that a long row is in memory only once.
                 rest, size = [block[end:]], len(block) - end
                 yield whole
                 continue
@@ -163,10 +164,11 @@ class _MessageScan:
         for block in self.blocks:
             pending += block
             self.read += len(block)
-            # Each attempt begins at the first byte again, so attempts have to become rarer as a row grows.
+            # Each attempt starts over, so attempts must become rarer as a row grows.
             if len(pending) >= enough:
                 yield _whole(pending, self.terminator)
-                enough = 2 * len(pending)  # a long row is scanned again only when twice as much is there
+                # a long row is scanned again only when twice as much is there
+                enough = 2 * len(pending)
                 if _is_none(pending, self.terminator):
                     raise self.bad_end(bytes(pending[:1000]), _no_row(self.terminator))
             if len(pending) > MAX_ROW_BYTES:
@@ -191,19 +193,20 @@ class _MessageScan:
         return self.bad_end(pending, _no_row(self.terminator))
 
     def bad_end(self, start: bytes, reason: str, *, torn: bool = False) -> UndecodableRow:
-        """Return the error for bytes after the last complete row; `torn`: they begin one, so the file may still be being written."""
+        """Return the error for bytes after the last row; `torn`: the file may be incomplete."""
         self.number = self.tally.rows = self.tally.rows + 1
         return self.error(start, reason, torn=torn)
 
     def changes_in(self, lines: bytes) -> Iterator[RowChange | Batch]:
-        """Yield the changes inside the commit range in these lines: ordinary rows as one batch, the others one by one."""
+        """Yield changes inside the commit range: ordinary rows as a batch, others one by one."""
         first, start, gap = self.tally.rows + 1, self.offset, self.gap
         found = self.found(lines) if self.many and len(lines) >= AT_ONCE_BYTES else None
         if found is None:
             yield from self.changes_of(rows_of(lines))
             return
         batch, others = found
-        # Ordinary rows come before the others of the same bytes: order is restored later, by commit-ts and row number.
+        # Ordinary rows come before the others of the same bytes: order is restored later, by
+        # commit-ts and row number.
         if len(batch.numbers):
             yield batch
         for begin, line in others:
@@ -239,10 +242,10 @@ class _MessageScan:
         message, tally, high = self.decoded(row), self.tally, self.commit_range.high
         ts = latest = 0 if message.tidb is None else message.tidb.commit_ts
         if ts <= 0:
-            # The row is later if its lowest commit-ts is, and a duplicate only if its highest one is.
+            # The row is later if its lowest commit-ts is, a duplicate only if its highest one is.
             ts, latest = self.times(message, row)
         tally.max_ts = max(tally.max_ts, ts)
-        # Values are not read before it is known that the row counts: it may be of another table version.
+        # Values wait until the row is known to count: it may be of another table version.
         if ts > high:
             tally.later += 1
             tally.next_ts = min(ts, tally.next_ts or ts)
@@ -261,14 +264,14 @@ class _MessageScan:
             return self.unshaped(row)
 
     def unshaped(self, row: bytes) -> Any:
-        """Return a message that lacks the layout's columns: of another version, or a delete with its key only."""
+        """Return a message without all columns: of another version, or a delete by key."""
         try:
             return decode_any(row)
         except UNREADABLE as error:
             raise self.error(row, f"it is not a readable canal-json row change: {error}") from error
 
     def times(self, message: Any, row: bytes) -> tuple[int, int]:
-        """Return the lowest and highest commit-ts that a message without one may have (both inclusive)."""
+        """Return the lowest and highest (both inclusive) commit-ts of a message without one."""
         if not self.lacks_commit_ts:
             raise self.error(row, _NO_COMMIT_TS)
         if not 0 < message.es < 1 << 64 - TSO_PHYSICAL_SHIFT:
@@ -281,7 +284,7 @@ class _MessageScan:
         operation = _OPERATIONS.get(message.type)
         if operation is None or message.is_ddl:
             raise self.error(row, f"the type {message.type!r} (isDdl {message.is_ddl}) is not a row change", ts)
-        # One comparison for each row; names are folded only when they differ from those of the row before.
+        # One comparison for each row; names are folded only if unlike the previous row's.
         if (message.database, message.table) != self.accepted:
             self.check_names(message, ts, row)
         if isinstance(message.data[0], dict) and self.shape.layout.may_lack and self.adopt(message):
@@ -299,7 +302,7 @@ class _MessageScan:
             raise self.error(row, str(error), ts) from error
 
     def adopt(self, message: Any) -> bool:
-        """Take the shape of a message that has other columns than those before; return whether there is another one now."""
+        """Take the shape of a message with other columns; return whether it is another one."""
         image, before = message.data[0], self.shape
         if isinstance(image, dict):
             self.shape = before.fitting(image, self.key, is_delete=message.type == "DELETE")
@@ -308,7 +311,7 @@ class _MessageScan:
         return self.shape is not before
 
     def former(self, old: Any, data: Texts, row: bytes) -> Texts:
-        """Return the texts of an old image; an update that moves its row to another key is a delete of all that it was."""
+        """Return the old image's texts; an update that moves its row deletes all that it was."""
         found = self.shape.former(old, data)
         if isinstance(old, dict) or all(found[place] == data[place] for place in self.shape.key):
             return found
@@ -316,13 +319,13 @@ class _MessageScan:
         return self.shape.whole(self.unshaped(row).old[0], data)
 
     def partial(self, operation: int, data: Texts) -> tuple[int, Values]:
-        """Return operation and values of an image that lacks columns: TiCDC writes only deletes so, and only on demand."""
+        """Return operation and values of an image without all columns: an optional delete."""
         if operation != DELETE:
             raise ValueError(self.shape.lacking(data))
         return PARTIAL_DELETE, self.shape.values([None if text is UNSET else text for text in data])
 
     def check_names(self, message: Any, ts: int, row: bytes) -> None:
-        """Remember the message's names if they are the layout's, ignoring case; raise `UndecodableRow` if not."""
+        """Remember the message's names; raise `UndecodableRow` unless they fold to the layout's."""
         table = self.shape.layout.table
         found = (message.database, message.table)
         if TableName(schema=message.database, table=message.table).folded() != table.folded():
@@ -332,10 +335,11 @@ class _MessageScan:
     def error(
         self, row: bytes, reason: str, commit_ts: int | None = None, *, torn: bool | None = None
     ) -> UndecodableRow:
-        """Return the error for the current row, `row`; `torn`: whether it ends the file, None to find out."""
+        """Return the current `row`'s error; `torn`: whether it ends the file, None to find out."""
         last = torn
         if last is None:
-            # `read` runs ahead of the rows by what is left of a block, so equality means that the block is used up too.
+            # `read` runs ahead of the rows by what is left of a block, so equality means that the
+            # block is used up too.
             last = self.offset + len(row) + self.gap == self.read and not any(self.blocks)
         place, start = (self.source, self.number, self.offset), row[:400].decode("utf-8", "replace")
         return undecodable(place, start, reason, at_end=last, commit_ts=commit_ts)
@@ -344,13 +348,14 @@ class _MessageScan:
 class CanalJsonDecoder(Decoder):
     """Decodes canal-json files.
 
-    A row's values are taken by name, so their order in the message does not matter. A row's own commit-ts is trusted.
-    For a row without one, `allow_missing_commit_ts` falls back on the millisecond in ``es``: the row counts as
-    committed at the lowest commit-ts of that millisecond, and as repeated only if the whole millisecond was applied.
+    A row's values are taken by name, so their order in the message does not matter. A row's own
+    commit-ts is trusted. For a row without one, `allow_missing_commit_ts` falls back on the
+    millisecond in ``es``: the row counts as committed at the lowest commit-ts of that millisecond,
+    and as repeated only if the whole millisecond was applied.
     """
 
     def __init__(self, terminator: str = "\r\n", *, allow_missing_commit_ts: bool = False) -> None:
-        """Initialize for `terminator`, which is TiCDC's ``[sink] terminator``: any text, or none."""
+        """Initialize for TiCDC's ``[sink] terminator``: any text, or none."""
         self.terminator = terminator
         self.allow_missing_commit_ts = allow_missing_commit_ts
 

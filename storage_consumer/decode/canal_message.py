@@ -20,7 +20,7 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors that msgspec raises for bytes that are not a message, or not one of the layout."""
 Image = dict[str, str | None]
 Texts = Sequence[Any]
-"""A row image in layout order: texts, None for NULL, and ``UNSET`` for columns that the message leaves out."""
+"""A row image in layout order: texts, None for NULL, and ``UNSET`` for absent columns."""
 
 _astuple = msgspec.structs.astuple
 
@@ -54,7 +54,7 @@ class MessageShape:
 
     layout: RowLayout
     columns: tuple[TableColumn, ...]
-    """The layout's columns that the messages have. Everywhere else here a column is given by its index among these."""
+    """The layout's columns that messages have; columns are given by their index among these."""
     names: tuple[str, ...]
     place_of: tuple[int, ...]
     """For each column of the layout, its index among these; -1 if the messages lack it."""
@@ -63,9 +63,9 @@ class MessageShape:
     decode: Callable[[bytes], Any]
     """Decoder of a message whose images are structs of exactly these columns.
 
-    `data` has all of them, `old` those that matter, each of which may be missing. It refuses a message with other
-    columns (except in an `old` of which only some matter), so that from here on values go by position. What it refuses
-    is to be tried with `decode_any`.
+    `data` has all of them, `old` those that matter, each of which may be missing. It refuses a
+    message with other columns (except in an `old` of which only some matter), so that from here on
+    values go by position. What it refuses is to be tried with `decode_any`.
     """
     checked: tuple[int, ...]
     """The columns whose texts have a grammar."""
@@ -76,11 +76,12 @@ class MessageShape:
     conversions: tuple[tuple[int, Converter], ...]
 
     def values(self, texts: Texts) -> Values:
-        """Return the wire texts of a full row image. Raise `ValueError`, naming the column, for a text that is not a value."""
+        """Return a full row image's wire texts; raise `ValueError`, naming the column."""
         if self.checked:
             try:
                 # One match for all columns; only a failure or a NULL is worth a look at each.
-                # An LF inside a text is one too many for the pattern, so joining cannot hide a border.
+                # An LF inside a text is one too many for the pattern, so joining cannot hide a
+                # border.
                 if not self.matches("\n".join(self.pick(texts))):
                     self._check(texts)
             except TypeError:  # a NULL among them
@@ -117,7 +118,7 @@ class MessageShape:
         return tuple(values)
 
     def texts(self, image: Any) -> Texts:
-        """Return the texts of an image, in layout order. Raise `ValueError` for a column that the layout lacks."""
+        """Return an image's texts in layout order; raise `ValueError` for an unknown column."""
         if not isinstance(image, dict):
             return _astuple(image)
         # A hidden column is no reason to refuse a row.
@@ -129,7 +130,7 @@ class MessageShape:
         return [image.get(name, UNSET) for name in self.names]
 
     def former(self, image: Any, data: Texts) -> Texts:
-        """Return the texts of an old image; columns that it leaves out, or that do not matter, are taken from `data`."""
+        """Return an old image's texts; absent or irrelevant columns are taken from `data`."""
         if not self.key or isinstance(image, dict):
             return [now if old is UNSET else old for old, now in zip(self.texts(image), data, strict=True)]
         texts = list(data)
@@ -140,7 +141,7 @@ class MessageShape:
         return texts
 
     def whole(self, image: Image, data: Texts) -> Texts:
-        """Return the texts of all columns of an old image; what it leaves out is taken from `data`, what the layout lacks is passed over."""
+        """Return all texts of an old image, absent ones from `data`; skip unknown columns."""
         return [image.get(name, now) for name, now in zip(self.names, data, strict=True)]
 
     def _mismatch(self, how: str) -> str:
@@ -150,9 +151,10 @@ class MessageShape:
         )
 
     def fitting(self, image: Mapping[str, Any], key: tuple[int, ...], *, is_delete: bool) -> MessageShape:
-        """Return the shape of messages with the columns of an image, if column selectors may explain them; else this one.
+        """Return the shape for an image's columns if selectors may explain it; else this one.
 
-        `key`: as for `shape_of`. A delete may also have nothing but its key, by `delete-only-output-handle-key-columns`.
+        `key`: as for `shape_of`. A delete may also have nothing but its key, by
+        `delete-only-output-handle-key-columns`.
         """
         columns = self.layout.columns
         present = tuple(place for place, column in enumerate(columns) if column.name in image)
@@ -169,7 +171,7 @@ decode_any = msgspec.json.Decoder(Message).decode
 
 @lru_cache(maxsize=1024)
 def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, ...] = ()) -> MessageShape:
-    """Return the shape of a layout, built once in each process; `key`: see `MessageShape`, by index in the layout.
+    """Return a layout's shape, cached per process; `key`: `MessageShape`'s, as indexes.
 
     `present`: indexes of the columns that the messages have; none for all.
     """

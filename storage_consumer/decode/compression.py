@@ -1,4 +1,4 @@
-"""Decompress the files of an export piece by piece, so that no file, however it is made, fills the memory.
+"""Decompress an export's files piece by piece, so that no file can fill the memory.
 
 Libraries for zstd and snappy come with the extra ``[dump]`` and are imported late.
 """
@@ -16,7 +16,7 @@ _MOST = 1 << 20
 """Bytes that are yielded at once."""
 _ANY_GZIP = zlib.MAX_WBITS | 16
 _ZSTD_PIECE = 1 << 10
-"""Bytes of a zstd stream that are decompressed at once: four of them can stand for 128 KiB, so the result has 32 MiB at most."""
+"""Bytes of a zstd stream per step: four may stand for 128 KiB, so 32 MiB come out at most."""
 _SNAPPY_HEAD = b"\xff\x06\x00\x00sNaPpY"
 _CHUNK_HEAD, _MOST_CHUNK = 4, (1 << 16) + (1 << 14)
 _DATA_CHUNKS, _SKIPPED_CHUNKS, _STREAM_HEAD = (0x00, 0x01), 0x80, 0xFF
@@ -27,7 +27,7 @@ class _Broken(Exception):
 
 
 def decompressed(blocks: Iterable[bytes], compression: Compression, source: str) -> Iterator[bytes]:
-    """Yield the content of a compressed file in pieces of a few MiB at most; `source`: its path, for messages.
+    """Yield a compressed file's content in pieces of few MiB; `source`: its path in messages.
 
     Raises `UndecodableRow` if it is damaged or ends too early.
     """
@@ -118,7 +118,8 @@ def _unsnapped(blocks: Iterator[bytes]) -> Iterator[bytes]:
             if kind not in _DATA_CHUNKS:
                 continue
             try:
-                # Alone after a head of its own, so that its size is bounded and its checksum compared.
+                # Alone after a head of its own, so that its size is bounded and its checksum
+                # compared.
                 yield bytes(cramjam.snappy.decompress(_SNAPPY_HEAD + chunk))
             except cramjam.DecompressionError as error:
                 raise _Broken(f"a piece of it is not snappy ({error})") from error

@@ -1,13 +1,14 @@
-r"""TiCDC's CSV under given options: what they determine, patterns that read rows, and diagnoses of text that is not a row.
+r"""TiCDC's CSV under given options: what they determine, row patterns, and diagnoses.
 
-With a quote, texts are quoted and each quote inside is doubled; nothing else is changed. Numbers and
-NULL are bare. Without a quote, a text has CR, LF and backslash as ``\r``, ``\n`` and ``\\``, and a
-backslash before each character of a delimiter.
+With a quote, texts are quoted and each quote inside is doubled; nothing else is changed. Numbers
+and NULL are bare. Without a quote, a text has CR, LF and backslash as ``\r``, ``\n`` and ``\\``,
+and a backslash before each character of a delimiter.
 
-``output-field-header`` puts a header line at the beginning of each file. Its names are neither quoted
-nor escaped, and the handle key has none. It may name columns that no row has: hidden and virtual ones.
-Only the header line says which columns the rows have and in which order, but it describes the file's
-first row, whatever rows follow.
+``output-field-header`` puts a header line at the beginning of each file. Its names are neither
+quoted nor escaped, and the handle key has none. It may name columns that no row has: hidden and
+virtual ones.
+Only the header line says which columns the rows have and in which order, but it describes the
+file's first row, whatever rows follow.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MAX_DELIMITER_BYTES = 3
 
 
 def check_options(options: CsvOptions) -> None:
-    """Raise `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
+    """Raise `ConfigError`, naming TiCDC's option, if its rows would be ambiguous."""
     quote, delimiter, terminator, null = options.quote, options.delimiter, options.terminator, options.null
     of_delimiter, of_terminator = f"[sink.csv] delimiter = {delimiter!r}", f"[sink] terminator = {terminator!r}"
     of_null = f"[sink.csv] null = {null!r}"
@@ -100,9 +101,10 @@ def check_options(options: CsvOptions) -> None:
 
 
 def caveat(upstream: Upstream) -> str:
-    r"""Return what the options of the bucket's CSV leave open, as a warning; empty if they leave nothing open.
+    r"""Return a warning on what the bucket's CSV options leave open, or "".
 
-    Without a quote, TiCDC writes a text that equals the null marker as it writes NULL, unless the marker is ``\N``.
+    Without a quote, TiCDC writes a text that equals the null marker as it writes NULL, unless the
+    marker is ``\N``.
     """
     options = upstream.csv
     if upstream.protocol != "csv" or options.quote or options.null == "\\N":
@@ -164,12 +166,14 @@ class Dialect:
         self.doubled = options.quote * 2 or "\\"
         """What a text field contains if its content differs from what is written."""
         self.null_is_ambiguous = not options.quote and options.null != "\\N"
-        r"""Whether a text that equals the null marker is written like NULL: without a quote, any marker but ``\N``, whose backslash is doubled."""
+        r"""Whether NULL and the text that equals its marker look alike: only unquoted, and not
+        ``\N``.
+        """
         delimiter = "" if options.quote else options.delimiter
         steps = [step for step in range(1, len(delimiter)) if delimiter.startswith(delimiter[step:])]
         overlaps = "|".join(re.escape(delimiter[:step] + delimiter) for step in steps)
         self.overlap = re.compile(overlaps) if steps else None
-        """Where the end of a text and the delimiter after it may be mistaken for one another; None if that cannot happen."""
+        """How a text's end and the delimiter may be confused; None if that cannot happen."""
         self.first_value = 3 + options.include_commit_ts + options.output_old_value
         """How many fields precede the handle key and the values."""
         commit_ts_pattern = f"{self.delimiter}([0-9]{{1,20}}+)" if options.include_commit_ts else "()"
@@ -179,9 +183,9 @@ class Dialect:
         self.head = re.compile(
             f"{head}({self.text}{self.delimiter}{self.text}){commit_ts_pattern}{update}(?={self.delimiter}|{self.end()})"
         )
-        """A row's fields before the handle key and the values. Groups: table and schema as written, commit-ts."""
+        """Fields before handle key and values. Groups: table and schema as written, commit-ts."""
         self._unread_some = re.compile(f"(?>(?:{self._unread()}){{0,{_AT_ONCE}}})") if options.terminator else None
-        """As much of the rest of a row of any form as is matched in one go; None without a terminator."""
+        """The rest of any row, as far as one match goes; None without a terminator."""
         self.next_row = re.compile(self.terminator + head) if options.terminator and options.quote else None
         """Where another row may begin; never inside a row, since quotes in texts are doubled."""
         bare = f"(?>(?:(?!{self._stop()}|{self.quote})(?s:.)){{0,{_LONGEST_BARE}}})"
@@ -190,8 +194,9 @@ class Dialect:
     def _quoted(self, begin: str, end: str) -> str:
         """Return the pattern of a quoted text.
 
-        A repetition that begins with two quotes fails before it consumes anything, so it may be possessive (see
-        `_repeated`). An atomic group would keep 150 bytes for each repetition: gigabytes for a JSON value of 64 MB.
+        A repetition that begins with two quotes fails before it consumes anything, so it may be
+        possessive (see `_repeated`). An atomic group would keep 150 bytes for each repetition:
+        gigabytes for a JSON value of 64 MB.
         """
         quote = self.quote
         doubled = f"(?:{quote}{quote}[^{quote}]*+)*+"
@@ -202,9 +207,9 @@ class Dialect:
 
     def _token(self) -> str:
         """Return the pattern of one or more characters of an unquoted text."""
-        # Characters with which a delimiter or terminator may begin are matched one by one, after a look ahead.
+        # Characters that may begin a delimiter or terminator match singly, after a lookahead.
         special = "".join({re.escape(text[0]) for text in (self.options.delimiter, self.options.terminator) if text})
-        # TiCDC puts a backslash before each character of a delimiter, not before the delimiter as a whole.
+        # TiCDC puts a backslash before each character of a delimiter, not before the whole.
         escaped = "".join(rf"\\{re.escape(character)}" for character in self.options.delimiter)
         return rf"[^\\\r\n{special}]++|\\[\\rn]|{escaped}|(?!{self._stop()})[^\\\r\n]"
 
@@ -213,7 +218,8 @@ class Dialect:
         first = re.escape(self.options.terminator[:1])
         if not self.options.quote:
             return rf"[^\\{first}]++|\\(?s:.)|(?!{self.terminator}){first}"
-        # A quoted text as a whole: a doubled quote inside it is the end of one piece and the beginning of the next.
+        # A quoted text as a whole: a doubled quote inside it is the end of one piece and the
+        # beginning of the next.
         skipped = f"[^{self.quote}{first}]++|{self.quote}[^{self.quote}]*+{self.quote}"
         # Here the delimiter must not match by itself: it may begin the terminator.
         if self.options.terminator.startswith(self.options.delimiter):
@@ -221,14 +227,14 @@ class Dialect:
         return f"{skipped}|{self.delimiter}|(?!{self.terminator}){first}"
 
     def end(self, *, final: bool = False) -> str:
-        """Return the pattern of a row's end; without a terminator the next row's beginning, or if `final` the end of the text."""
+        """Return the pattern of a row's end: a terminator, a next row or, if `final`, the end."""
         if self.options.terminator:
             return self.terminator
         # Without a terminator a row ends where the next begins: looked at, but not consumed.
         return rf"(?={self._row_start}|\Z)" if final else f"(?={self._row_start})"
 
     def row_end(self, text: str, start: int) -> int | None:
-        """Return where a row of any form whose fields before `start` were read ends, terminator included; None if it does not end.
+        """Return where a row read up to `start` ends, with its terminator; None if it does not.
 
         Without a terminator only a row's own form shows where it ends.
         """
@@ -242,11 +248,12 @@ class Dialect:
         return start + len(terminator) if text.startswith(terminator, start) else None
 
     def free_text(self, follows: str) -> str:
-        """Return the pattern of a text that a user can type, with its content as a group. `follows`: the pattern of what comes next."""
+        """Return a user text's pattern, with its content as a group; `follows`: what comes next."""
         if self.options.quote and (self.options.terminator or follows == self.delimiter):
             return self._quoted("(", ")")
         quote = self.quote
-        if quote:  # the last text of a row without a terminator: the next row's quote seems to double its own
+        # the last text of a row without a terminator: the next row's quote seems to double its own
+        if quote:
             doubled = _repeated(f"{quote}(?!{follows}){quote}[^{quote}]*+")
             return f"{quote}([^{quote}]*+{doubled}){quote}(?={follows})"
         return f"({self.text})" if self.options.terminator or follows == self.delimiter else f"((?:{self._token()})*?)"
@@ -270,7 +277,7 @@ class Dialect:
         return text[1:-1].replace(quote * 2, quote) if quote else unescaped(text)
 
     def is_text(self, field: str) -> bool:
-        """Return whether a field, as written, is a text and not a bare number or NULL; without a quote any field but NULL may be."""
+        """Return whether a field is a text; without a quote any field but NULL may be."""
         quote = self.options.quote
         return field.startswith(quote) if quote else field != self.options.null
 
@@ -282,7 +289,7 @@ class Dialect:
         return TableName(schema=self.content(second), table=self.content(first[0]))
 
     def commit_ts(self, text: str) -> int | None:
-        """Return the commit-ts at the beginning of a row, or None if that much of it cannot be read."""
+        """Return the commit-ts that begins a row, or None if that much cannot be read."""
         match = self.head.match(text)
         return int(match[2]) if match and match[2] else None
 
@@ -313,18 +320,18 @@ class Dialect:
             position += len(delimiter)
 
     def trouble(self, text: str, *, final: bool) -> str:
-        """Return why the row that `text` begins with has no readable first fields; empty if only its end is missing.
+        """Return why the row that begins `text` is unreadable; "" if only its end is missing.
 
         `final`: the file ends after `text`.
         """
-        # Without a terminator rows cannot be split into fields, so only the beginning of the row is examined.
+        # Without a terminator rows cannot be split, so only the row's beginning is examined.
         if not self.options.terminator:
             waits = not final and len(text) < _LONGEST_HEAD
             return "" if waits or self.head.match(text) else f"no row begins here; {CHECK_OPTIONS}"
         split = self.split(text)
         if split.problem or split.end is None:
             return f"{split.problem}; {CHECK_OPTIONS}" if split.problem else ""
-        # `split.fields` may be shorter: a row that stops early has its first fields checked all the same.
+        # `split.fields` may be shorter: a row that stops early has its first fields checked.
         for (name, form, meaning), found in zip(self._first_fields(), split.fields, strict=False):
             if not re.fullmatch(form, found):
                 return f"the {name} field is {found[:40]!r}, not {meaning}; {CHECK_OPTIONS}"
@@ -367,7 +374,8 @@ def unescaped(text: str) -> str:
 def _repeated(pattern: str) -> str:
     """Return the pattern repeated as often as it fits and never less often, without groups.
 
-    Not ``(?:…)*+``: Python 3.11.2, which Debian 12 has, does not backtrack to where a failed repetition began.
+    Not ``(?:…)*+``: Python 3.11.2, which Debian 12 has, does not backtrack to where a failed
+    repetition began.
     """
     return f"(?>(?:{pattern})*)"
 
@@ -389,10 +397,10 @@ class Header:
 
 
 def read_header(text: str, dialect: Dialect, layout: RowLayout, *, final: bool) -> Header | None:
-    """Return the header at the beginning of a file's `text`; None if more of the text is needed to decide.
+    """Return the header that begins a file's `text`; None if it takes more text to decide.
 
-    `final`: the file ends after `text`. A row cannot begin like a header, so a header is found whether or not the
-    option was set.
+    `final`: the file ends after `text`. A row cannot begin like a header, so a header is found
+    whether or not the option was set.
     """
     delimiter, terminator = dialect.options.delimiter, dialect.options.terminator
     natural = tuple(range(len(layout.columns)))
@@ -400,7 +408,7 @@ def read_header(text: str, dialect: Dialect, layout: RowLayout, *, final: bool) 
     if not text.startswith(mark):
         waits = not final and mark.startswith(text)
         return None if waits else Header(length=0, order=natural)
-    # Names are not escaped, so one may hold the delimiter: compare whole lines before splitting any.
+    # Names are not escaped and may hold the delimiter: compare lines before splitting.
     for names in ([column.name for column in layout.columns], layout.listed):
         expected = delimiter.join([*_meta(dialect), *names]) + terminator
         if text.startswith(expected):
@@ -419,7 +427,7 @@ def read_header(text: str, dialect: Dialect, layout: RowLayout, *, final: bool) 
 
 
 def _begin_of_row(text: str, position: int, dialect: Dialect, *, final: bool) -> int | None:
-    """Return `position` if a row begins there or the file ends, else 0; None if more of the text is needed to decide."""
+    """Return `position` where a row begins or the file ends, else 0; None if undecided."""
     if dialect.row_start.match(text, position) or (final and position == len(text)):
         return position
     # As long as the beginning of a row can be: quote, letter, quote, delimiter.
@@ -499,16 +507,16 @@ class Shape:
     form: FileForm
     dialect: Dialect
     pattern: re.Pattern[str]
-    """Pattern of one row of this form, or of nothing. Its groups are `Fields`; op is None if it matched nothing."""
+    """Pattern of one row or nothing. Its groups are `Fields`; op is None if it matched nothing."""
     last: re.Pattern[str]
     """The same pattern for text after which the file ends."""
     columns: tuple[re.Pattern[str], ...]
     """Pattern of each field from the handle key on, NULL included, in the order of the file."""
     texts: tuple[int, ...]
-    """Indexes, in the order of the file, of columns whose texts may hold a doubled quote or an escape."""
+    """Indexes, in the file's order, of columns whose texts may hold doubled quotes or escapes."""
     conversions: tuple[tuple[int, Converter], ...]
     reorder: tuple[int, ...] | None
-    """For each column of the layout, its index in the file, or in the case of a lacking one the number of columns; None if they are equal."""
+    """Each layout column's index in the file, absent: the number of columns; None if all equal."""
 
     def checked_values(self, match: re.Match[str], fields: Fields) -> Values:
         """Return `values` of a row that may hold surrogates. Raise `ValueError` if it does."""
@@ -517,7 +525,7 @@ class Shape:
         return self.values(match, fields)
 
     def values(self, match: re.Match[str], fields: Fields) -> Values:
-        """Return the wire texts of a row of this form; `fields` are its groups. Raise `ValueError`, naming the column, for a bad one."""
+        """Return a row's wire texts from its `fields`; raise `ValueError`, naming the column."""
         dialect = self.dialect
         if dialect.overlap and dialect.overlap.search(match[0]) and self._readings(match[0]) != 1:
             raise ValueError(
@@ -577,14 +585,14 @@ class Shape:
         """Return in how many ways the delimiters of a row without quotes can be read."""
         dialect = self.dialect
         text, delimiter = row.removesuffix(dialect.options.terminator), dialect.options.delimiter
-        # Count the ways from left to right, merged by position: the ways may double with each field.
+        # Count the ways from left to right, merged by position: each field may double them.
         starts = Counter({0: 1})
         fields = [*dialect.first_fields(), *self.columns]
         for field in fields[:-1]:
             following: Counter[int] = Counter()
             for start, ways in starts.items():
-                # A field that ends in a part of a delimiter may end later than at the earliest, but by less than a
-                # delimiter's length.
+                # A field that ends in a part of a delimiter may end later than at the earliest, but
+                # by less than a delimiter's length.
                 first = dialect.field_end(text, start)
                 ends = (end for end in range(first, first + len(delimiter)) if text.startswith(delimiter, end))
                 following.update({end + len(delimiter): ways for end in ends if field.fullmatch(text[start:end])})
@@ -632,12 +640,12 @@ def _row_pattern(dialect: Dialect, form: FileForm, columns: list[TableColumn], e
     values = "".join(
         delimiter + _pattern(dialect, column, behind) for column, behind in zip(columns, follows, strict=True)
     )
-    # The empty alternative matches where no row does. So `finditer` stops there instead of searching on.
+    # The empty alternative matches where no row does, so `finditer` stops there.
     return re.compile(f"{head}{commit_ts_pattern}{update}{handle}{values}{end}|")
 
 
 def _pattern(dialect: Dialect, column: TableColumn, follows: str) -> str:
-    """Return the pattern of a column's field, with its content as a group that does not participate if the field is NULL."""
+    """Return a field's pattern, whose group of the content does not participate for NULL."""
     null = re.escape(dialect.options.null)
     kind = csv_form(column, dialect.options.quote)
     if kind is CsvForm.BARE:
@@ -645,7 +653,8 @@ def _pattern(dialect: Dialect, column: TableColumn, follows: str) -> str:
     text = dialect.plain_text(follows) if kind is CsvForm.PLAIN else dialect.free_text(follows)
     if dialect.options.quote:
         return f"(?:{text}|{null})"
-    # A text that a user can type, and bytes in base64 or hex, may equal the marker; where NULL is impossible they win.
+    # A text that a user can type, and bytes in base64 or hex, may equal the marker; where NULL is
+    # impossible they win.
     is_free = kind is CsvForm.FREE or wire_kind(column, "csv") is WireKind.HEX
     if is_free and not column.nullable and dialect.null_is_ambiguous:
         return text

@@ -1,23 +1,27 @@
-r"""Decode TiCDC's CSV: ``op,table,schema[,commit-ts][,is-update][,handle-key],value...``, under every set of its options.
+r"""Decode CSV ``op,table,schema[,commit-ts][,is-update][,handle-key],value...``, any options.
 
-Layout and options determine what each column's field may look like. So one regular expression reads a whole row, checks
-its form, and keeps NULL and text apart. Text that it does not match is examined field by field, to say what is wrong.
+Layout and options determine what each column's field may look like. So one regular expression reads
+a whole row, checks its form, and keeps NULL and text apart. Text that it does not match is examined
+field by field, to say what is wrong.
 
 What the format itself leaves open:
 
-* Without a quote, a text that equals the null marker is written like NULL, unless the marker is ``\N``. It is read as
-  NULL in a nullable column, and as text in any other.
-* Without a quote, a text that ends in a part of a delimiter such as ``|+|`` may be read in two ways: such a row is
-  refused.
-* Without a terminator rows run together, and a row ends where another begins. So a row of another table version cannot
-  be skipped; it halts its table. And the last row of a torn file may seem complete.
-* The classic architecture writes the handle key under ``output-handle-key``, the new one ignores the setting. The number of
-  fields in a file's first row shows which one wrote it only if the virtual generated columns are certain: a column that is
-  virtual at the source and not in the target makes up for a handle key, and one that is virtual in the target alone looks
-  like one. Then some row of the file must have a form that rules this out. A handle key is an integer, or the values of a
-  key in braces: ``{1024, 3}``. It may be bytes that are not text; no other field may.
-* A header line names the columns of the file's first row. If its order differs from the layout's, it holds only if that
-  row is inside the commit range: a row from before a reordering of the columns may precede rows from after it.
+* Without a quote, a text that equals the null marker is written like NULL, unless the marker is
+  ``\N``. It is read as NULL in a nullable column, and as text in any other.
+* Without a quote, a text that ends in a part of a delimiter such as ``|+|`` may be read in two
+  ways: such a row is refused.
+* Without a terminator rows run together, and a row ends where another begins. So a row of another
+  table version cannot be skipped; it halts its table. And the last row of a torn file may seem
+  complete.
+* The classic architecture writes the handle key under ``output-handle-key``, the new one ignores
+  the setting. The number of fields in a file's first row shows which one wrote it only if the
+  virtual generated columns are certain: a column that is virtual at the source and not in the
+  target makes up for a handle key, and one that is virtual in the target alone looks like one. Then
+  some row of the file must have a form that rules this out. A handle key is an integer, or the
+  values of a key in braces: ``{1024, 3}``. It may be bytes that are not text; no other field may.
+* A header line names the columns of the file's first row. If its order differs from the layout's,
+  it holds only if that row is inside the commit range: a row from before a reordering of the
+  columns may precede rows from after it.
 """
 
 from __future__ import annotations
@@ -74,7 +78,7 @@ _NEW_NAME = re.compile(r"(?:.*/)?CDC_[0-9]+_[0-9]+[^/]*")
 
 
 def never_written(layout: RowLayout, source: str) -> bool:
-    """Return whether the new architecture wrote a file: only it names dispatchers in file names, and members of ENUM and SET."""
+    """Return whether the new architecture wrote a file: it names dispatchers, ENUM members."""
     return bool(_NEW_NAME.fullmatch(source)) or any(column.elements for column in layout.columns)
 
 
@@ -89,9 +93,10 @@ def is_ambiguous(shape: Shape, row: str) -> bool:
 
 
 def _hides_handle_key(shape: Shape, texts: list[str]) -> bool:
-    """Return whether the first value may be a handle key, and some column may be missing; columns of the primary key never are.
+    """Return whether a handle key may be first and a column missing, but none of the key.
 
-    All columns after the missing one are in place anyway, so the first one that may be missing decides.
+    All columns after the missing one are in place anyway, so the first one that may be missing
+    decides.
     """
     columns = shape.form.columns
     # A virtual generated column cannot be part of a primary key.
@@ -102,12 +107,12 @@ def _hides_handle_key(shape: Shape, texts: list[str]) -> bool:
     keys = [place for place, column in enumerate(columns) if column.is_pk]
     if _INTEGER.fullmatch(handle) or _IN_BRACES.fullmatch(handle):
         return True
-    # The handle key of a one-column key may be that column's value without braces, whatever it looks like.
+    # A one-column handle key may be that column's value without braces, of any form.
     return keys == [0] and may_lack > 0 and shape.dialect.content(texts[1]) == handle
 
 
 def _hides_column(shape: Shape, texts: list[str]) -> bool:
-    """Return whether the supposed handle key may be a value, and a column that the target has as a virtual one is in the row."""
+    """Return whether the handle key may be a value, and a virtual column be in the row."""
     form = shape.form
     carried = form.layout.places
     known = [name for name in form.layout.listed if not is_hidden(name)]
@@ -154,7 +159,7 @@ def _values(dialect: Dialect, row: str) -> list[str]:
 
 _OPERATIONS = {"I": INSERT, "U": UPDATE, "D": DELETE}
 _EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
-"""2015-01-01, before the first TiDB. A smaller number, in a row of another shape, is some column's value."""
+"""2015-01-01, before the first TiDB; a lower number in another shape is a column's value."""
 AT_ONCE_BYTES, MOST_AT_ONCE = 32 << 10, 1 << 20
 """Least and most bytes that are read in bulk. Reading fewer rows one by one is faster."""
 _HEADER_BYTES = 64 << 10
@@ -193,7 +198,7 @@ class Scan:
     """Whether to yield rows in batches where possible."""
 
     def changes(self) -> Iterator[Any]:
-        """Yield the changes inside the commit range, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
+        """Yield changes inside the commit range; raise `UndecodableRow` for a bad row."""
         enough = 0
         for block in self.blocks:
             self.pending += block
@@ -220,7 +225,7 @@ class Scan:
             yield from self.batches()
         size = self.read_text(final=final)
         going = self.header is not None or self.begins(final=final)
-        # Two readers take turns: one for all rows of the shape, the other for the row that stopped it.
+        # Two readers alternate: one for rows of the shape, one for the row that stopped it.
         while going and self.position < len(self.text):
             yield from self.rows_of_shape(final=final)
             going = self.position < len(self.text) and self.other_row(final=final)
@@ -228,7 +233,7 @@ class Scan:
         # In bytes of the file: `text` is in characters, and may hold surrogates.
         taken = size - len(_bytes(rest))
         self.take_out(taken)
-        # What is left is the beginning of a row, unless its first fields already show that it is not.
+        # The rest begins a row, unless its first fields show that it does not.
         trouble = self.shape.dialect.trouble(rest, final=final) if rest and self.header else ""
         if trouble:
             self.tally.rows += 1
@@ -243,7 +248,7 @@ class Scan:
         return True
 
     def batches(self) -> Iterator[Batch]:
-        """Yield batches of the rows of the shape at the start of `pending`, and consume these rows, while there are many."""
+        """Yield and consume batches of rows of the shape that begin `pending`, while many."""
         from storage_consumer.decode.bulk import csv_row_form, read_csv  # noqa: PLC0415 - late, see `jit`
 
         # Until a row has confirmed the shape, rows go one by one.
@@ -253,7 +258,8 @@ class Scan:
         self.put_back()
         while not self.before and len(self.pending) >= AT_ONCE_BYTES:
             content = bytes(self.pending[:MOST_AT_ONCE])
-            # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
+            # The last LF may be inside a text. Then the loops find no end of that row and leave it
+            # for the next turn.
             found = read_csv(form, content[: content.rfind(b"\n") + 1], self.commit_range, self.tally)
             if found is None:
                 return
@@ -264,7 +270,7 @@ class Scan:
                 yield batch
 
     def put_back(self) -> None:
-        """Put the D row of an update back before its I row if that comes next, so that both are read in one batch."""
+        """Put the D row of an update back before its I row, so that a batch holds both."""
         if self.before and self.before[0] == self.tally.rows:
             row = _bytes(self.before[3][0])
             self.pending[:0] = row
@@ -278,10 +284,10 @@ class Scan:
         self.offset += size
 
     def read_text(self, *, final: bool, most: int = sys.maxsize) -> int:
-        """Set `text` to `pending` up to its last terminator, or to all of it without one; return its size in bytes.
+        """Set `text` to `pending` up to its last terminator, or all; return its size in bytes.
 
-        Examines about `most` bytes at most. Bytes that are not UTF-8 become surrogates: the handle key may hold any
-        bytes, and in other fields they are detected.
+        Examines about `most` bytes at most. Bytes that are not UTF-8 become surrogates: the handle
+        key may hold any bytes, and in other fields they are detected.
         """
         terminator = self.shape.dialect.options.terminator.encode()
         # A text may hold the terminator, so the last row up to here may still be incomplete.
@@ -308,7 +314,8 @@ class Scan:
         if header.problem and not header.length:
             self.tally.rows += 1
             raise self.pending_error(header.problem, at_end=final)
-        # The header matters only to rows inside the commit range: the first of them confirms it, or raises its problem.
+        # The header matters only to rows inside the commit range: the first of them confirms it, or
+        # raises its problem.
         if header.problem or list(header.order) != sorted(header.order):
             self.form_confirmed = False
         else:
@@ -323,12 +330,12 @@ class Scan:
         shape, tally, low, high = self.shape, self.tally, self.commit_range.low, self.commit_range.high
         has_commit_ts, paired = shape.form.options.include_commit_ts, shape.form.options.output_old_value
         values_of = shape.values if self.is_utf8 else shape.checked_values
-        # Without a terminator a row ends where the next begins, and only the last one at the end of the text.
+        # Without a terminator a row ends where the next begins, the last at the text's end.
         for match in (shape.last if final else shape.pattern).finditer(self.text, self.position):
             fields = match.groups()
             operation = fields[0]
-            # The empty alternative: no row of the shape begins here. The last match is always of this kind, if only
-            # at the end of the text.
+            # The empty alternative: no row of the shape begins here. The last match is always of
+            # this kind, if only at the end of the text.
             if operation is None:
                 self.position = match.start()
                 return
@@ -338,7 +345,7 @@ class Scan:
                 ts = int(fields[1])
                 if ts > tally.max_ts:  # noqa: PLR1730 - a call for each row would cost time
                     tally.max_ts = ts
-                # Outside the commit range no value is read: such rows may be of another table version.
+                # Outside the commit range no value is read: such rows may be of another version.
                 if not low < ts <= high:
                     self.pass_over(ts, match.start(), match.end())
                     continue
@@ -375,7 +382,7 @@ class Scan:
         return change
 
     def other_row(self, *, final: bool) -> bool:
-        """Skip a row of another shape, or adopt its shape; return False if it does not end in the text."""
+        """Skip a row of another shape, or adopt it; return False if it ends outside the text."""
         dialect, start = self.shape.dialect, self.position
         head = dialect.head.match(self.text, start)
         end = dialect.row_end(self.text, head.end()) if head else None
@@ -394,10 +401,10 @@ class Scan:
         self.tally.max_ts = max(ts, self.tally.max_ts)
         if is_inside:
             raise self.row_error(start, end, self.shape.mismatch(self.text[start:end]), ts)
-        # The options may announce a commit-ts that the rows do not have: then this is some other number.
+        # The options may announce a commit-ts that rows lack: then this is another number.
         if ts < _EARLIEST_TS:
             raise self.row_error(start, end, f"{ts} is not a commit ts; {CHECK_OPTIONS}", None)
-        # Skipping a row by its quotes alone is unsafe: after a lost quote it would swallow the rows that follow.
+        # Skipping a row by quotes alone is unsafe: a lost quote would swallow later rows.
         starts = dialect.next_row.finditer(self.text, head.end(), end) if dialect.next_row else ()
         if any(self.text.startswith(head[1], found.end()) for found in starts):
             raise self.row_error(start, end, f"another row begins within it: a quote is missing; {CHECK_OPTIONS}", ts)
@@ -406,10 +413,11 @@ class Scan:
         return True
 
     def found_shape(self, head: re.Match[str], end: int | None, ts: int, *, final: bool) -> bool:
-        """Adopt the shape of a row whose table and schema are the layout's, ignoring case. Raise `UndecodableRow` for other names."""
+        """Adopt a row's shape; raise `UndecodableRow` unless names fold to the layout's."""
         form, header = self.shape.form, self.header
         found, table = self.shape.dialect.names(head[1]), form.layout.table
-        # Names are compared as TiDB does, ignoring case; the shape then takes the file's own spelling.
+        # Names are compared as TiDB does, ignoring case; the shape then takes the file's own
+        # spelling.
         problem = header.problem if header else ""
         if not is_utf8(head[1]):
             problem = NOT_UTF8
@@ -423,7 +431,8 @@ class Scan:
         if problem:
             self.tally.rows += 1
             raise self.row_error(head.start(), end, problem, ts)
-        # Both readings are tried only until a row has confirmed the shape, which then holds for the whole file.
+        # Both readings are tried only until a row has confirmed the shape, which then holds for the
+        # whole file.
         asked = form.options.output_handle_key and not self.form_confirmed
         keys = (False, True) if asked and not never_written(form.layout, self.source) else (form.handle_key,)
         # A confirmed shape has taken the header's order already.
@@ -441,7 +450,8 @@ class Scan:
         shapes = list(map(shape, forms))
         matches = [(fit.last if final else fit.pattern).match(self.text, head.start()) for fit in shapes]
         fitting = [fit for fit, match in zip(shapes, matches, strict=True) if match and match.end() > match.start()]
-        # Exactly one reading must fit: with none the row is bad, with two the handle key is undecided.
+        # Exactly one reading must fit: with none the row is bad, with two the handle key is
+        # undecided.
         if len(fitting) != 1:
             return False
         if len(keys) > 1 and self.is_open(fitting[0], head.start(), final=final):
@@ -454,7 +464,7 @@ class Scan:
         return True
 
     def is_open(self, fit: Shape, start: int, *, final: bool) -> bool:
-        """Return whether no row of this shape in the text, inside the commit range, proves that there is or is not a handle key."""
+        """Return whether no row in range shows that this shape has or lacks a handle key."""
         low, high = self.commit_range.low, self.commit_range.high
         for match in (fit.last if final else fit.pattern).finditer(self.text, start):
             if match[1] is None:
@@ -466,7 +476,7 @@ class Scan:
         return True
 
     def pass_over(self, ts: int, start: int, end: int) -> None:
-        """Count a row outside the commit range; its values may be of another table version. Raise `UndecodableRow` for commit-ts 0."""
+        """Count a row outside the commit range, unread; raise `UndecodableRow` for commit-ts 0."""
         tally = self.tally
         if ts > self.commit_range.high:
             # The file is read again once a window reaches its lowest later commit-ts.
@@ -527,14 +537,15 @@ def _bytes(text: str) -> bytes:
 class CsvDecoder(Decoder):
     """Decodes CSV files written under one set of options.
 
-    The key does not matter: an update with its old row is two rows here. I and U rows are kept apart, but mean the same.
-    An update has old values with ``output-old-value``: row by row, its D and I rows become one change with the D row's
-    number. So the first change of a file always has number 1, which shows that a transaction continues there. If the rows
-    have no commit-ts, the changes have 0, and the commit range excludes none of them.
+    The key does not matter: an update with its old row is two rows here. I and U rows are kept
+    apart, but mean the same. An update has old values with ``output-old-value``: row by row, its D
+    and I rows become one change with the D row's number. So the first change of a file always has
+    number 1, which shows that a transaction continues there. If the rows have no commit-ts, the
+    changes have 0, and the commit range excludes none of them.
     """
 
     def __init__(self, options: CsvOptions) -> None:
-        """Initialize; raise `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
+        """Initialize; raise `ConfigError`, naming TiCDC's option, if its rows are ambiguous."""
         check_options(options)
         self.options = options
         self._latest: tuple[RowLayout, Shape] | None = None
@@ -549,7 +560,8 @@ class CsvDecoder(Decoder):
         """See `Decoder`."""
         from storage_consumer.decode.bulk import csv_row_form, read_csv_together  # noqa: PLC0415 - late, see `jit`
 
-        # These hold for a whole file: a header line, what its first row shows of the handle key, and old values.
+        # These hold for a whole file: a header line, what its first row shows of the handle key,
+        # and old values.
         options = self.options
         by_itself = options.output_field_header or options.output_handle_key or options.output_old_value
         form = None if by_itself else csv_row_form(self._shape(layout))
@@ -568,7 +580,7 @@ class CsvDecoder(Decoder):
         ).changes()
 
     def _shape(self, layout: RowLayout) -> Shape:
-        """Return the shape of a file with neither a handle key nor its own column order; the latest one is cached for the next file."""
+        """Return the shape without handle key or own column order, cached for the next file."""
         # The files of one directory share the layout object, so identity is enough.
         if self._latest is None or self._latest[0] is not layout:
             names = (dialect_of(self.options).encode(name) for name in (layout.table.table, layout.table.schema))

@@ -1,4 +1,4 @@
-"""The interface of the decoding stage: bytes of one data file in, row changes out; and which columns the rows of a table version have."""
+"""The interface of decoding: a data file's bytes in, row changes out; and the columns of rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_TS = 2**63 - 1
 """The highest commit-ts of rows that are read in bulk, where it is a signed integer."""
 
 MAX_ROW_BYTES = 256 << 20
-"""Longer rows are refused. TiDB's own limit for one row is at most 120 MiB, which base64 turns into 160 MiB."""
+"""Longer rows are refused. TiDB's limit of 120 MiB for a row becomes 160 MiB in base64."""
 _EXCERPT_CHARACTERS = 80
 
 Values = tuple[str | None, ...]
@@ -42,7 +42,7 @@ class _Absent(str):
 
 
 ABSENT: str = _Absent("\\D")
-"""In the place of a value that a row does not have, because a column selector left its column out; compare by identity."""
+"""Stands for a value that a row lacks, left out by a column selector; compare by identity."""
 
 SELECTED = (
     "a column selector: then give the changefeed's file, which has its [[sink.column-selectors]], with --config (one that leaves out a "
@@ -53,9 +53,9 @@ SELECTED = (
 RowChange = tuple[int, int, int, Values, Values | None]
 """(row number in the file from 1, commit-ts, operation, values, old values).
 
-`values` is the new image of an INSERT or UPDATE and the old image of a DELETE. Old values exist only for an UPDATE
-whose file has them. It is a plain tuple, since millions are created. If the file lacks the row's commit-ts, it is the
-lowest one that the row may have.
+`values` is the new image of an INSERT or UPDATE and the old image of a DELETE. Old values exist
+only for an UPDATE whose file has them. It is a plain tuple, since millions are created. If the file
+lacks the row's commit-ts, it is the lowest one that the row may have.
 """
 
 
@@ -65,23 +65,25 @@ class RowLayout:
 
     table: TableName
     columns: tuple[TableColumn, ...]
-    """Without hidden and virtual generated columns; stored generated ones are included, and those that a row may lack."""
+    """Without hidden and virtual generated columns, with stored ones and those a row may lack."""
     unselected: frozenset[str] = frozenset()
-    """Folded names of the columns that the changefeed's column selectors leave out: TiCDC may have obeyed them or not."""
+    """Folded names of columns outside the column selectors, which TiCDC may have obeyed or not."""
     may_lack: frozenset[str] = frozenset()
-    """Folded names of the columns that a row may lack where its file says which it has, since selectors may have been others once."""
+    """Folded names of columns that a row may lack if its file says so: selectors may have changed.
+    """
     vouching: str = ""
-    """What the operator has to give before rows without names are read by `unselected`; empty: it was given."""
+    """What the operator must give before nameless rows are read by `unselected`; "": given."""
     listed: tuple[str, ...] = ()
-    """Names of all columns of the schema file, in order: a CSV header line may also name columns that rows lack."""
+    """Names of all columns of the schema file, in order; a CSV header may name absent ones too."""
     zone: str = ""
-    """Zone whose TIMESTAMP texts become those of `session` during decoding; empty: they stay as they are."""
+    """Zone whose TIMESTAMP texts become `session`'s during decoding; empty: they stay."""
     session: str = UTC
     """Zone of the target's session, as an offset."""
     spelled: tuple[Spelling | None, ...] = ()
-    """Per column, the spelling of its texts during decoding (see `rows.fitting`); empty: all stay as they are."""
+    """Per column, the spelling of its texts in decoding (see `rows.fitting`); empty: all stay."""
     telling: frozenset[int] = frozenset()
-    """Indexes of the columns by which rows are told apart: a TIMESTAMP among them that may be two moments of `zone` is an error."""
+    """Indexes of columns that tell rows apart: an ambiguous TIMESTAMP of `zone` is an error there.
+    """
 
     @property
     def places(self) -> dict[str, int]:
@@ -89,7 +91,7 @@ class RowLayout:
         return {folded_name(column.name): place for place, column in enumerate(self.columns)}
 
     def spelling(self, place: int) -> Spelling | None:
-        """Return the spelling for the texts of the column at this index; None: they stay as they are."""
+        """Return the spelling for this column's texts; None: they stay as they are."""
         return self.spelled[place] if self.spelled else None
 
     def converter(self, place: int, protocol: Source, encoding: BinaryEncoding = "base64") -> Converter | None:
@@ -105,8 +107,8 @@ def undecodable(
 ) -> UndecodableRow:
     """Return the error to raise for a row.
 
-    `place`: its file's path, its number from 1, and the byte at which it begins, from 0. `start`: its text, or as much
-    of its beginning as is available. `at_end`: nothing follows it in its file.
+    `place`: its file's path, its number from 1, and the byte at which it begins, from 0. `start`:
+    its text, or as much of its beginning as is available. `at_end`: nothing follows it in its file.
     """
     source, number, offset = place
     known = "" if commit_ts is None else f", commit ts {commit_ts}"
@@ -162,13 +164,13 @@ class FileRead:
     """The file's path, for messages."""
     layout: RowLayout
     commit_range: CommitRange
-    """The changes with ``low < commit-ts <= high`` of the range are wanted; the other rows are only counted."""
+    """Changes with ``low < commit-ts <= high`` are wanted; other rows are only counted."""
     key: tuple[int, ...] = ()
     """The indexes of the key's columns in the layout; empty if the table has no key."""
     tally: Tally = field(default_factory=Tally)
     """Filled while the file is read. Rows are numbered from `Tally.rows` + 1 on."""
     clock: int = 0
-    """For files whose rows have no commit-ts of their own: that of a row is this plus its number."""
+    """For rows without commit-ts: each gets this plus its number."""
 
 
 def apart(ts: Offsets, commit_range: CommitRange) -> tuple[Flags, Flags]:
@@ -179,10 +181,13 @@ def apart(ts: Offsets, commit_range: CommitRange) -> tuple[Flags, Flags]:
 
 
 class Batch(Protocol):
-    """Row changes inside the commit range, read in bulk and not turned into values. Every column has one entry per change.
+    """Row changes inside the commit range, in bulk, not as values.
 
-    It holds inserts, full deletes, and updates that change no key or, in a table without a key, have no old image. Any
-    other update is a delete of its old row, followed immediately by an insert of its new row with the same number.
+    Every column has one entry per change.
+
+    It holds inserts, full deletes, and updates that change no key or, in a table without a key,
+    have no old image. Any other update is a delete of its old row, followed immediately by an
+    insert of its new row with the same number.
     """
 
     numbers: Offsets
@@ -193,19 +198,19 @@ class Batch(Protocol):
     """INSERT, UPDATE or DELETE for each change."""
 
     def integers(self, place: int) -> Offsets | None:
-        """Return the values of the layout's column at this index, or None unless all are integers that such an array holds."""
+        """Return this column's values; None unless all are integers that such an array holds."""
         ...
 
     def texts(self, place: int, chosen: Places) -> list[str | None]:
-        """Return the wire texts of the layout's column at this index, for the changes at the `chosen` indexes."""
+        """Return wire texts of this column for the changes at the `chosen` indexes."""
         ...
 
     def packed(self, place: int, chosen: Places) -> Packed | None:
-        """Return what `texts` does as bytes, one value after the other; None where the values have to be read one by one."""
+        """Return `texts` as bytes, joined; None where values have to be read one by one."""
         ...
 
     def lines(self, written: Sequence[int], chosen: Places) -> Lines:
-        """Return the lines that `wire_format.LineEncoder` makes of these columns, for the changes at the `chosen` indexes."""
+        """Return these columns as `wire_format.LineEncoder`'s lines for `chosen` changes."""
         ...
 
 
@@ -228,19 +233,21 @@ class Decoder(ABC):
         """Yield `changes`, or `rows` if not `many`."""
 
     def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
-        """Yield what `rows` does, in any order, in batches where rows have the form that is usual for the layout.
+        """Yield `rows` in any order, in batches where rows have the layout's usual form.
 
-        An update whose file shows that it changes a column of the key comes by itself, or as a delete and an insert
-        (see `Batch`); without a key this holds for every update with an old image. In old images of all other updates only the
-        key has to be read.
+        An update whose file shows that it changes a column of the key comes by itself, or as a
+        delete and an insert (see `Batch`); without a key this holds for every update with an old
+        image. In old images of all other updates only the key has to be read.
         """
         return self.scan(file, many=True)
 
     def rows(self, file: FileRead) -> Iterator[RowChange]:
-        """Yield the changes inside the commit range, in file order, with all columns of old images; the key does not matter.
+        """Yield changes inside the commit range, in file order, with all columns of old images.
 
-        Rows outside the commit range are only counted, before their columns are decoded. Raises `UndecodableRow` with file,
-        row number, byte offset, excerpt and (if known) commit-ts.
+        The key does not matter.
+
+        Rows outside the commit range are only counted, before their columns are decoded. Raises
+        `UndecodableRow` with file, row number, byte offset, excerpt and (if known) commit-ts.
         """
         return self.scan(file, many=False)
 
@@ -253,8 +260,8 @@ class Decoder(ABC):
     ) -> FilesBatch | None:
         """Return in bulk what `changes` yields for each of these files.
 
-        Returns None if one of them has to be read by itself: some row does not have the form that is usual for the
-        layout, or something in a file holds for all of its rows.
+        Returns None if one of them has to be read by itself: some row does not have the form that
+        is usual for the layout, or something in a file holds for all of its rows.
         """
         return None
 
@@ -265,12 +272,12 @@ _SOFT_DELETES = frozenset((("_tidb_origin_ts", "BIGINT", True), ("_tidb_softdele
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether TiDB created this column for an expression index: schema files list it, rows never have it."""
+    """Return whether TiDB made the column for an expression index: it is in no rows."""
     return folded_name(name).startswith(_HIDDEN_PREFIX)
 
 
 def hidden_columns(columns: Iterable[TableColumn]) -> tuple[str, ...]:
-    """Return the columns that rows have and the source's queries do not: where they are, TiDB hides deleted rows by them."""
+    """Return columns that rows have and queries do not, by which TiDB hides deleted rows."""
     named = ((folded_name(column.name), column) for column in columns)
     return tuple(name for name, column in named if (name, column.type, column.unsigned) in _SOFT_DELETES)
 
@@ -278,10 +285,11 @@ def hidden_columns(columns: Iterable[TableColumn]) -> tuple[str, ...]:
 def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: Upstream) -> RowLayout:
     """Return the columns of the definition's rows, in order.
 
-    `virtual`: the folded names of the virtual generated columns as the target reports them. Schema files do not
-    mark them, and rows never have them. Raises `NotReplicable`, before any row is read, if a column's type has no rule,
-    or if it is TIMESTAMP and no time zone for its values is configured. A column that the changefeed's selectors leave out
-    is no reason for that; without a rule for its values no row may have it.
+    `virtual`: the folded names of the virtual generated columns as the target reports them. Schema
+    files do not mark them, and rows never have them. Raises `NotReplicable`, before any row is
+    read, if a column's type has no rule, or if it is TIMESTAMP and no time zone for its values is
+    configured. A column that the changefeed's selectors leave out is no reason for that; without a
+    rule for its values no row may have it.
     """
     real = [c for c in definition.columns if not is_hidden(c.name) and folded_name(c.name) not in virtual]
     names = [column.name for column in real]
@@ -309,7 +317,8 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
         table=definition.name,
         columns=columns,
         unselected=frozenset(folded_name(name) for name in lacking),
-        # Earlier or later selectors may have left out others, as TiCDC's own check has it: never a part of the key.
+        # Earlier or later selectors may have left out others, as TiCDC's own check has it: never a
+        # part of the key.
         may_lack=frozenset(folded_name(name) for name in names) - has_key if lacking else frozenset(),
         vouching=vouching(upstream) if lacking else "",
         listed=tuple(column.name for column in definition.columns),
@@ -319,7 +328,7 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
 
 
 def zones(upstream: Upstream) -> tuple[str, str]:
-    """Return `RowLayout.zone` and `RowLayout.session`: the session is in the bucket's zone, which an export need not be in."""
+    """Return `RowLayout.zone` and `session`: the session's is the bucket's, not the export's."""
     if upstream.protocol not in ("dump-sql", "dump-csv"):
         return converted_zone(upstream.time_zone), UTC
     session = session_zone(upstream.dump.bucket_time_zone)

@@ -1,4 +1,4 @@
-"""What an export's files consist of, by bytes: fields of CSV, literals, and heads of INSERT statements. Nothing here executes SQL."""
+"""An export's files by bytes: CSV fields, literals, INSERT heads. Nothing executes SQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reader:
 
     column: TableColumn
     holds_bytes: bool
-    """Whether values are bytes: they are converted from hexadecimal digits, or from the text that the file has of them."""
+    """Whether values are bytes, converted from hexadecimal digits or from the file's text."""
     grammar: re.Pattern[str] | None
     """What a number looks like; None: any text is a value."""
     convert: Converter | None
@@ -36,7 +36,7 @@ class Reader:
         return self.grammar is not None
 
     def of_bytes(self, content: bytes) -> str:
-        """Return the wire text of what a file has in quotes, without escapes. Raise `ValueError`, with the reason, for what is no value."""
+        """Return the wire text of unescaped quoted content; raise `ValueError` with the reason."""
         if self.holds_bytes:
             return self.of_text(content.hex())
         try:
@@ -53,7 +53,7 @@ class Reader:
 
 @lru_cache(maxsize=1024)
 def readers_of(layout: RowLayout, protocol: Protocol, encoding: BinaryEncoding) -> tuple[Reader, ...]:
-    """Return the reader of each column of a layout; `encoding`: in which bytes come to the converter."""
+    """Return the reader of each column; `encoding`: how bytes come to the converter."""
     return tuple(
         Reader(
             column=column,
@@ -67,7 +67,7 @@ def readers_of(layout: RowLayout, protocol: Protocol, encoding: BinaryEncoding) 
 
 
 def order_of(names: Sequence[str], layout: RowLayout) -> tuple[int, ...]:
-    """Return for each name in a file the index of the column in the layout. Raise `ValueError` if they are not the layout's columns."""
+    """Return the layout's index for each name; raise `ValueError` for other columns."""
     places = layout.places
     folded = [folded_name(name) for name in names]
     if len(folded) != len(places) or set(folded) != set(places):
@@ -106,7 +106,7 @@ _STOPS = {
     (b"'", False): re.compile(rb"''?"),
     (b'"', False): re.compile(rb'""?'),
 }
-"""Quote, and whether backslashes escape → what may end a string. A single quote ends it; a longer match is content."""
+"""Quote, whether backslashes escape → what may end a string: one quote; longer is content."""
 _ESCAPE = re.compile(rb"\\(.)|''|\"\"", re.DOTALL)
 _MEANINGS = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"Z": b"\x1a", b"\\": b"\\", b"'": b"'", b'"': b'"'}
 """All that Dumpling and mydumper write after a backslash: a server would take more."""
@@ -144,7 +144,10 @@ class Literal(NamedTuple):
 
 
 def literal_at(content: bytearray, at: int, *, escape: bool) -> Literal:
-    """Return the literal at `at`. Raise `Unfinished`, or `ValueError` if none begins there; `escape`: whether backslashes escape."""
+    """Return the literal at `at`; raise `Unfinished`, or `ValueError` for none.
+
+    `escape`: whether backslashes escape.
+    """
     first = bytes(content[at : at + 1])
     if first in (b"'", b'"'):
         return _string_at(content, at, first, LiteralKind.STRING, escape=escape)
@@ -177,7 +180,7 @@ def literal_at(content: bytearray, at: int, *, escape: bool) -> Literal:
 
 
 def _string_at(content: bytearray, at: int, quote: bytes, kind: LiteralKind, *, escape: bool) -> Literal:
-    # The backslash of an escape may be the last byte that is there, and a quote may be the first of two.
+    # An escape's backslash may be the last byte, and a quote the first of two.
     for stop in _STOPS[quote, escape].finditer(content, at + 1):
         if stop.end() - stop.start() == 1:
             if stop.end() == len(content):
@@ -187,7 +190,7 @@ def _string_at(content: bytearray, at: int, quote: bytes, kind: LiteralKind, *, 
 
 
 def escaped_content(raw: bytes, quote: bytes = b"'") -> bytes:
-    """Return what a string means in which backslashes escape; `raw` is what its quotes enclose. Raise `ValueError` for an unknown escape."""
+    """Return the meaning of `raw`, quoted with escapes; raise `ValueError` for an unknown one."""
     if b"\\" not in raw and quote * 2 not in raw:
         return raw
     other = b'""' if quote == b"'" else b"''"
@@ -208,7 +211,7 @@ def doubled_content(raw: bytes, quote: bytes = b"'") -> bytes:
 
 
 def value_of(content: bytearray, literal: Literal, reader: Reader, *, escape: bool) -> str | None:
-    """Return the wire text of a literal in a column; None for NULL. Raise `ValueError`, with the reason, for what is no value of the column."""
+    """Return a column literal's wire text, None for NULL; raise `ValueError` with the reason."""
     kind = literal.kind
     if kind is LiteralKind.NULL:
         return None
@@ -255,7 +258,7 @@ class ExportDialect:
     terminator: bytes
     escape: bool
     inside: re.Pattern[bytes]
-    """What may end a quoted text: a match of the delimiter's length ends it, a longer one is content."""
+    """What may end a quoted text: a match of the delimiter's length; a longer one is content."""
     bare: re.Pattern[bytes]
     """What ends a field without delimiters; its group is set if it is not content."""
 
@@ -309,7 +312,7 @@ class ExportDialect:
         return _CSV_MEANINGS[following]
 
     def value_of(self, content: bytearray, field: CsvField, reader: Reader, binary: str) -> str | None:
-        """Return the wire text of a field in a column; None for NULL. Raise `ValueError`, with the reason, for what is no value."""
+        """Return a column field's wire text, None for NULL; raise `ValueError` with the reason."""
         raw = content[field.start : field.end]
         is_text = field.quoted or not self.delimiter
         if not field.quoted and raw == self.null and (self.delimiter or reader.column.nullable):
@@ -374,8 +377,9 @@ class Heads:
     def next_insert(self, content: bytearray, at: int) -> tuple[int, tuple[int, ...] | None]:
         """Pass over comments and settings from `at` on, and over the head of an INSERT.
 
-        Returns where its first row begins, and the places of its columns if it names them. Without an INSERT it returns where the content
-        ends, negative. Raises `Unfinished`, or `ValueError` with the reason for anything else.
+        Returns where its first row begins, and the places of its columns if it names them. Without
+        an INSERT it returns where the content ends, negative. Raises `Unfinished`, or `ValueError`
+        with the reason for anything else.
         """
         while True:
             found = _SPACE.match(content, at)
@@ -392,7 +396,7 @@ class Heads:
             at = found.end()
 
     def _check(self, text: bytes) -> None:
-        """Raise `ValueError` if a server would do anything else than to set what does not matter here."""
+        """Raise `ValueError` if a server would do more than set what is irrelevant here."""
         found = _SET.fullmatch(text)
         said = found["text"].decode("utf-8", "replace").strip() if found else ""
         if not said:
@@ -445,10 +449,10 @@ class Heads:
         return values.end(), order
 
     def _usual_list_end(self, content: bytearray, at: int) -> int:
-        """Return where the list of all columns in the layout's order ends, if it is at `at` as Dumpling or mydumper writes it; else `at`.
+        """Return the end of a list of all columns in order at `at`, as dumpers write it, or `at`.
 
-        Dumpling forgets the quotes of names that begin or end with a backquote, mydumper to double those inside a name: only the names
-        that are expected tell where such a list ends.
+        Dumpling forgets the quotes of names that begin or end with a backquote, mydumper to double
+        those inside a name: only the names that are expected tell where such a list ends.
         """
         begin = _BLANKS.match(content, at)
         names = [column.name for column in self.layout.columns]

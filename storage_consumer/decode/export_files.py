@@ -1,4 +1,4 @@
-"""Decode the data files of an export: rows of CSV, and INSERT statements of one table, read as text and never executed."""
+"""Decode an export's data files, CSV rows and INSERT statements, as text, never executed."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ _MEANINGS: dict[tuple[str, bool], Callable[[bytes], bytes]] = {
     for quote in _OTHER
     for escape in (True, False)
 }
-"""Quote, and whether backslashes escape → function from what is between the quotes to what it means."""
+"""Quote, whether backslashes escape → function from quoted content to its meaning."""
 _Value = CsvField | Literal
 
 
 @dataclass(slots=True, kw_only=True)
 class _ExportScan(ABC):
-    """One file while it is read. Its rows have no numbers and no commit-ts of their own: their place in the file gives both."""
+    """One file being read; rows get their number and commit-ts from their place in it."""
 
     hint: ClassVar[str] = ""
     """What to check where a row is not understood."""
@@ -78,7 +78,7 @@ class _ExportScan(ABC):
     at: int = 0
     """Where in `pending` to go on."""
     plain_until: int = 0
-    """Byte of the content up to which rows are read one by one, after one that could not be read in bulk."""
+    """Byte of the content up to which rows are read singly, after one unreadable in bulk."""
     number: int = 1
     """Number of the row at `at`."""
     order: tuple[int, ...] | None = None
@@ -92,7 +92,7 @@ class _ExportScan(ABC):
         return self.file.layout
 
     def changes(self) -> Iterator[Any]:
-        """Yield the changes inside the commit range. Raise `UndecodableRow` for whatever is not understood."""
+        """Yield changes inside the commit range; raise `UndecodableRow` for all else."""
         enough = 0
         for block in decompressed(self.file.blocks, self.options.compression, self.file.source):
             self.pending += block
@@ -111,7 +111,10 @@ class _ExportScan(ABC):
 
     @abstractmethod
     def trouble(self, *, final: bool) -> str:
-        """Return why the file cannot end where it does, empty if it can; if not `final`, that what comes next is longer than any row."""
+        """Return why the file cannot end here, empty if it can.
+
+        If not `final`: that what comes next is longer than any row.
+        """
 
     @abstractmethod
     def begins_row(self) -> bool:
@@ -119,11 +122,11 @@ class _ExportScan(ABC):
 
     @abstractmethod
     def row(self) -> tuple[Sequence[_Value], int]:
-        """Return the values of the row that comes next, and where what follows it begins. Raise `Unfinished` or `ValueError`."""
+        """Return the next row's values and its end; raise `Unfinished` or `ValueError`."""
 
     @abstractmethod
     def text_of(self, value: Any, reader: Reader) -> str | None:
-        """Return the wire text of a value in a column; None for NULL. Raise `ValueError`, with the reason, for what is no value."""
+        """Return a column value's wire text, None for NULL; raise `ValueError` with the reason."""
 
     @abstractmethod
     def forms(self) -> Iterable[BulkForm | None]:
@@ -148,7 +151,7 @@ class _ExportScan(ABC):
         self.at = 0
 
     def next_changes(self) -> Iterator[Any]:
-        """Consume the next row, the next rows in bulk, or what is no row; yield what is inside the commit range."""
+        """Consume one row, several in bulk, or no row; yield what is in the commit range."""
         if not self.begins_row():
             return
         if self.at_once and (batch := self.batch()):
@@ -169,13 +172,13 @@ class _ExportScan(ABC):
         self.number += 1
 
     def batch(self) -> Batch | None:
-        """Return the rows that come next as a batch, and consume them; None if the next row has to be read by itself."""
+        """Return and consume the next rows as a batch; None if the next must be read alone."""
         if len(self.pending) - self.at < AT_ONCE_BYTES or self.offset + self.at < self.plain_until:
             return None
         from storage_consumer.decode.bulk import read_export  # noqa: PLC0415 - late, see `jit`
 
         content = bytes(self.pending[self.at : self.at + MOST_AT_ONCE])
-        # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
+        # The last LF may be in a text: the loops then leave that row for the next turn.
         lines = content[: content.rfind(b"\n") + 1]
         for form in self.forms():
             if form and (found := read_export(form, lines, self.file)):
@@ -339,7 +342,7 @@ class _SqlScan(_ExportScan):
 
 
 class ExportDecoder(Decoder):
-    """Decodes data files of exports. Every row is an INSERT whose commit-ts is the file's clock plus the row's number."""
+    """Decodes exports: each row is an INSERT at commit-ts file clock plus row number."""
 
     def __init__(self, options: DumpOptions) -> None:
         """Initialize."""

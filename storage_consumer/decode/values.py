@@ -1,20 +1,23 @@
-"""Values by column type: how TiCDC writes them, the wire text that they become, and its one spelling.
+"""Values by column type: how TiCDC writes them, their wire text, and its one spelling.
 
 Wire text is what goes to the writer: one string per value. It is the same for all protocols if the
-target takes the same text, and of one of three kinds if it does not (`WireKind`). One table holds one
-entry per column type; a type that is not in it is an error, never a guess.
+target takes the same text, and of one of three kinds if it does not (`WireKind`). One table holds
+one entry per column type; a type that is not in it is an error, never a guess.
 
-Exports write values as TiCDC's CSV does, with two exceptions: decimals are numbers without quotes, and
-BIT is bytes. Their decoders give the bytes of BIT and of binary columns as hexadecimal digits, however
-the file has them.
+Exports write values as TiCDC's CSV does, with two exceptions: decimals are numbers without quotes,
+and BIT is bytes. Their decoders give the bytes of BIT and of binary columns as hexadecimal digits,
+however the file has them.
 
-A `Spelling` is one text for all spellings of a value, for keys whose rows are written in several ways:
+A `Spelling` is one text for all spellings of a value, for keys whose rows are written in several
+ways:
 ``3.5`` and ``3.500`` are one number, ``2024-01-31`` and ``2024-01-31 00:00:00.000`` one timestamp.
-`rows.fitting` decides which form a column needs, if any. A spelling never changes what the target stores.
+`rows.fitting` decides which form a column needs, if any. A spelling never changes what the target
+stores.
 A text whose value the target would change stays as it is, and `rows.fitting` refuses it.
 
-TiCDC rendered TIMESTAMP values in some zone. A fixed offset is left to the target's session, which reads the values in it. Servers need not
-know zones by name, so values in such a zone become UTC during decoding, and the session's zone is UTC.
+TiCDC rendered TIMESTAMP values in some zone. A fixed offset is left to the target's session, which
+reads the values in it. Servers need not know zones by name, so values in such a zone become UTC
+during decoding, and the session's zone is UTC.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ _ZERO_DATE = "0000-00-00 00:00:00"
 
 
 def session_zone(zone: str) -> str:
-    """Return the session zone, as an offset, for rows of a bucket whose TIMESTAMP values are in `zone` (empty: not known)."""
+    """Return the session zone, an offset, for TIMESTAMPs in `zone` (empty: not known)."""
     return zone if _SESSION_OFFSET.fullmatch(zone) else UTC
 
 
@@ -58,13 +61,13 @@ def is_utc(zone: str) -> bool:
 
 
 def converted_zone(zone: str) -> str:
-    """Return `zone` if its TIMESTAMP values must become UTC during decoding; empty if the session's zone suffices."""
-    # UTC and offsets within the servers' range need no conversion: the session's zone takes care of them.
+    """Return `zone` if TIMESTAMPs must be converted to UTC; "" if the session's zone serves."""
+    # UTC and offsets in the servers' range need no conversion: the session's zone serves.
     return "" if zone.upper() in _UTC_NAMES or _SESSION_OFFSET.fullmatch(zone) else zone
 
 
 def offset_at(zone: str, milliseconds: int) -> str:
-    """Return the offset in force in `zone` at a time in milliseconds since 1970 UTC, to the minute, as a session's zone."""
+    """Return `zone`'s offset, to the minute, at a time in milliseconds since 1970 UTC."""
     if not converted_zone(zone):
         return session_zone(zone)
     moment = dt.datetime.fromtimestamp(milliseconds / 1000, tz=_zone_info(zone))
@@ -75,7 +78,7 @@ def offset_at(zone: str, milliseconds: int) -> str:
 
 
 def zone_caveat(zone: str) -> str:
-    """Return what is ambiguous in a zone whose clocks are set back, or an empty text; judged by the offsets of one recent year."""
+    """Return what is ambiguous as `zone` sets clocks back, by one recent year, or ""."""
     if not converted_zone(zone):
         return ""
     months = (dt.datetime(2025, month, 1, tzinfo=_zone_info(zone)) for month in range(1, 13))
@@ -89,10 +92,10 @@ def zone_caveat(zone: str) -> str:
 
 
 def utc_of(zone: str, text: str) -> str:
-    """Return the same time in UTC; a zero date stays as it is. Raise `ValueError` for text that is not a date and time.
+    """Return the time in UTC; a zero date stays. Raise `ValueError` for other texts.
 
-    Offsets count to the second. A wall-clock time that occurred twice, when the clocks were set back, is taken for the
-    first of the two: the text does not tell them apart.
+    Offsets count to the second. A wall-clock time that occurred twice, when the clocks were set
+    back, is taken for the first of the two: the text does not tell them apart.
     """
     found = _DATE_TIME.fullmatch(text)
     if found is None:
@@ -102,7 +105,7 @@ def utc_of(zone: str, text: str) -> str:
 
 
 def from_utc(zone: str, text: str) -> str:
-    """Return the same time as wall-clock time of `zone`; a zero date stays. Raise `ValueError` for text that is not one."""
+    """Return the time as `zone`'s wall-clock; a zero date stays. Raise `ValueError` for others."""
     found = _DATE_TIME.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:40]!r} is not a date and time")
@@ -124,21 +127,22 @@ def occurs_twice(zone: str, text: str) -> bool:
 def _is_twofold(zone: str, text: str) -> bool:
     if text == _ZERO_DATE or zone.upper() in _UTC_NAMES:
         return False
-    # `fold` chooses the second of two equal wall-clock times. It also changes the offset of times that the clocks
-    # skipped, which no server writes.
+    # `fold` chooses the second of two equal wall-clock times. It also changes the offset of times
+    # that the clocks skipped, which no server writes.
     first = dt.datetime.fromisoformat(text).replace(tzinfo=_zone_info(zone))
     return first.utcoffset() != first.replace(fold=1).utcoffset()
 
 
 def between(zone: str, into: str, text: str) -> str:
-    """Return the same time of `zone` as wall-clock time of another one; see `utc_of` and `from_utc`."""
+    """Convert a wall-clock time between zones; see `utc_of` and `from_utc`."""
     return from_utc(into, utc_of(zone, text))
 
 
 def to_session(zone: str, session: str, *, tells_rows: bool = False) -> partial[str]:
     """Return `between` from one zone to that of a session, or `utc_of` where that is UTC.
 
-    `tells_rows`: rows are told apart by the times, so the function raises `ValueError` for one that occurred twice.
+    `tells_rows`: rows are told apart by the times, so the function raises `ValueError` for one that
+    occurred twice.
     """
     convert = partial(utc_of, zone) if session == UTC else partial(between, zone, session)
     return partial(_unless_twofold, zone, convert) if tells_rows else convert
@@ -183,7 +187,7 @@ class ValueForm(enum.Enum):
     SINGLE = "single"
     """A number as a single-precision column holds it, if it holds it exactly."""
     NEAREST_SINGLE = "nearest single"
-    """A number written from a single-precision column: its text is the shortest one that reads back as the same number."""
+    """A single-precision number: the shortest text that reads back as the same number."""
     DAY = "day"
     """A date; the time of day is dropped if it is midnight."""
     MOMENT = "moment"
@@ -207,7 +211,7 @@ class Spelling:
     """The members in order, for MEMBERS."""
 
     def spell(self, text: str) -> str:
-        """Return the one text for the value of this wire text. Raise `ValueError` for a text that is not such a value."""
+        """Return the one text of this wire text's value; raise `ValueError` for others."""
         if self.form is ValueForm.PADDED:
             # Two hexadecimal digits for each byte.
             return text.ljust(2 * self.length, "0")
@@ -269,7 +273,7 @@ def _nearest_single(text: str) -> str:
 
 def _single(text: str) -> str:
     nearest = _nearest_single(text)
-    # A number that a FLOAT does not hold exactly is another value than its neighbour: it keeps its own text.
+    # A number that no FLOAT holds exactly differs from its neighbour: it keeps its text.
     return nearest if float(nearest) == float(text) else _number(text)
 
 
@@ -313,7 +317,7 @@ _MAKERS: Mapping[ValueForm, Callable[[str], str]] = {
 
 
 Converter = Callable[[str], str]
-"""Function from the text in the file to wire text; it raises ValueError, with the reason, for text that is not a value of the type."""
+"""Function from a file's text to wire text; raises ValueError, with the reason."""
 BinaryEncoding = Literal["base64", "hex", ""]
 """Empty if no setting gave it and no file has shown it."""
 
@@ -326,7 +330,7 @@ class WireKind(enum.Enum):
     HEX = "hex"
     """Upper-case hexadecimal digits of the bytes, for UNHEX or a hexadecimal literal."""
     UNSIGNED = "unsigned"
-    """Decimal digits that must arrive as an integer: a string would be taken for bytes or for a member's name."""
+    """Decimal digits that must arrive as an integer: a string would be bytes or a member."""
 
 
 class CsvForm(enum.Enum):
@@ -358,7 +362,7 @@ LARGEST_SINGLE = 3.4028234663852886e38
 
 
 def single(text: str) -> str:
-    """Return a FLOAT in range: the shortest text of the largest one, 3.4028235e+38, slightly exceeds it, and servers refuse it."""
+    """Return a FLOAT in range: servers refuse the largest one's shortest text, 3.4028235e+38."""
     if abs(float(text)) > LARGEST_SINGLE:
         return f"{'-' if text.startswith('-') else ''}{LARGEST_SINGLE!r}"
     return text
@@ -381,7 +385,7 @@ def _bytes_of_hex(text: str) -> str:
 
 
 def _bytes_of_unknown(text: str) -> str:
-    """Return empty bytes, which are the same either way; raise `ValueError` for all else, which needs the setting."""
+    """Return empty bytes, the same in any encoding; raise `ValueError` for all else."""
     if text:
         raise ValueError(
             "it is unknown whether its bytes are written as base64 or as hex: give the changefeed's "
@@ -391,7 +395,7 @@ def _bytes_of_unknown(text: str) -> str:
 
 
 def bytes_of_latin1(text: str) -> str:
-    """Return the hexadecimal digits of bytes: TiCDC writes each byte as the code point of the same number."""
+    """Return bytes as hexadecimal digits: TiCDC writes each as the code point of its number."""
     try:
         return text.encode("latin-1").hex().upper()
     except UnicodeEncodeError as error:
@@ -413,7 +417,7 @@ def is_base64(convert: Converter | None) -> bool:
 
 
 def convert_all(convert: Converter, texts: Sequence[str | None]) -> list[str | None]:
-    """Return each text converted; NULL stays. Raise `ValueError` if a text is not a value of the type."""
+    """Convert each text but NULL; raise `ValueError` if one is not a value of the type."""
     return [None if text is None else convert(text) for text in texts]
 
 
@@ -423,7 +427,7 @@ class _TypeRule:
 
     form: CsvForm
     family: str = "number"
-    """What it is a value of: within one family a server refuses what its column cannot hold, or `rows.fitting` checks it."""
+    """Within one family a server refuses what its column cannot hold, or `rows.fitting` does."""
     csv_grammar: str = ""
     canal_grammar: str = ""
     csv_kind: WireKind = WireKind.TEXT
@@ -438,7 +442,7 @@ INTEGER_TYPES = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
 FLOAT_TYPES = frozenset(("FLOAT", "DOUBLE"))
 TEXT_TYPES = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
 BINARY_TYPES = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
-"""Families of column types, as schema files spell them: also for those who ask no more than what a type is like."""
+"""Column type families as schema files spell them, also for those who only compare types."""
 
 _BINARY = _TypeRule(
     form=CsvForm.PLAIN,
@@ -492,7 +496,7 @@ def _rule(column: TableColumn) -> _TypeRule:
 
 
 def is_known(column: TableColumn) -> bool:
-    """Return whether there is a rule for the column's type; without one the other functions raise `NotReplicable`."""
+    """Return whether the column's type has a rule; without one others raise `NotReplicable`."""
     return column.type in _RULES
 
 
@@ -518,9 +522,10 @@ def converter(
 ) -> Converter | None:
     """Return the function from the text in the file to wire text; None if the text stays as it is.
 
-    The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has
-    none, and for exports it is how the decoder gives the bytes. `moved`: moves a time to the zone of
-    the target's session; `spelling`: see `RowLayout.spelling`.
+    The text is expected to match `grammar`. `binary_encoding` is TiCDC's
+    ``binary-encoding-method``; canal-json has none, and for exports it is how the decoder gives the
+    bytes. `moved`: moves a time to the zone of the target's session; `spelling`: see
+    `RowLayout.spelling`.
     """
     rule, found = _rule(column), moved
     if moved is None:
@@ -530,7 +535,7 @@ def converter(
             found = _bits_of_base64 if binary_encoding == "base64" else _bits_of_hex
         elif rule is _BINARY and protocol != "canal-json" and binary_encoding != "base64":
             found = _bytes_of_hex if binary_encoding else _bytes_of_unknown
-    # First the value as the target takes it, then its one spelling: a spelling knows wire texts only.
+    # First the target's value, then its spelling: a spelling knows wire texts only.
     if spelling is None or found is None:
         return found if spelling is None else spelling.spell
     convert = found
@@ -538,7 +543,7 @@ def converter(
 
 
 def grammar(column: TableColumn, protocol: Protocol) -> str:
-    """Return the regular expression, without groups, that a value's text must match before conversion; empty: any text."""
+    """Return the pattern, without groups, of a value before conversion; empty: any text."""
     rule = _rule(column)
     if protocol == "canal-json":
         return rule.canal_grammar
@@ -551,6 +556,6 @@ def holds_bytes(column: TableColumn) -> bool:
 
 
 def csv_form(column: TableColumn, quote: str = "") -> CsvForm:
-    """Return the form of the column's values in a CSV row with this quote; empty: with one that is not in `IN_FORMATTED`."""
+    """Return a column's form in CSV with this quote; empty: with one not in `IN_FORMATTED`."""
     form = _rule(column).form
     return CsvForm.FREE if form is CsvForm.PLAIN and quote in IN_FORMATTED else form

@@ -1,7 +1,9 @@
-r"""Lines for ``LOAD DATA ... FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'``, and back.
+r"""Lines for ``LOAD DATA`` and back.
 
-Only backslash, TAB and LF are escaped: under these clauses MariaDB and TiDB read CR, NUL, quotes and the word NULL
-literally.
+Their format is ``FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'``.
+
+Only backslash, TAB and LF are escaped: under these clauses MariaDB and TiDB read CR, NUL, quotes
+and the word NULL literally.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from storage_consumer.decode.decoder import ABSENT, RowLayout, Values
 
 NULL = b"\\N"
 LACKING = b"\\D"
-"""The field of a value that the row does not have; such lines go to no server (see `target.apply_rows`)."""
+"""The field of an absent value; such lines go to no server (see `target.apply_rows`)."""
 _CODING = ("utf-8", "surrogatepass")
 """Invalid text passes through: refusing it is up to the target."""
 _ESCAPES = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}
@@ -24,12 +26,12 @@ _ESCAPE = re.compile(rb"\\[\\tn]")
 class LineEncoder:
     """Encodes the lines of one table from decoded values.
 
-    Escaping goes by content, not by column type, so no value can spill into the next column or row, whatever the file
-    holds.
+    Escaping goes by content, not by column type, so no value can spill into the next column or row,
+    whatever the file holds.
     """
 
     def __init__(self, layout: RowLayout, written: Sequence[int]) -> None:
-        """Initialize; `written`: indexes of the layout's columns that the target takes, at least one, in the order of the line."""
+        """Initialize; `written`: one or more indexes of the layout's columns, in line order."""
         if not written or not 0 <= min(written) <= max(written) < len(layout.columns):
             raise ValueError(f"{layout.table}: columns {list(written)} are not some of its {len(layout.columns)}")
         # With one index `itemgetter` returns no tuple, with a slice it does.
@@ -41,7 +43,7 @@ class LineEncoder:
         """Return the line of one row, without its LF."""
         picked = self._pick(values)
         if None not in picked:
-            # One check for the whole row: the only TABs are the separators, so no value needs an escape.
+            # One check for the row: only separators are TABs, so no value needs an escape.
             line = "\t".join(picked)  # type: ignore[arg-type]  # no None in it
             if "\\" not in line and "\n" not in line and line.count("\t") == self._separators:
                 return line.encode(*_CODING)
@@ -83,6 +85,6 @@ def decode_field(field: bytes) -> str | None:
     if b"\\" in field:
         if field == NULL:
             return None
-        # One pass from left to right: an escaped backslash must not become the beginning of another escape.
+        # One pass from the left: an escaped backslash must not begin another escape.
         field = _ESCAPE.sub(lambda match: _ESCAPES[match[0]], field)
     return field.decode(*_CODING)

@@ -1,7 +1,8 @@
 """Adapters: object stores and folders as a `Storage`.
 
 Takes: settings and secrets. Gives: listings, small files, and the blocks of large ones.
-Touches the outside: the stores, each through its own driver, which is loaded when its storage is first used.
+Touches the outside: the stores, each through its own driver, which is loaded when its storage is
+first used.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _BUCKETS: dict[str, type[Bucket]] = {"s3": S3Storage, "gcs": GcsStorage, "azure"
 
 
 def open_storage(upstream: Upstream, secrets: Secrets) -> Storage:
-    """Return the storage that `upstream` names. The call is cheap and asks nothing of the storage yet."""
+    """Return the storage that `upstream` names, without asking anything of it yet."""
     return open_folder(upstream, secrets)
 
 

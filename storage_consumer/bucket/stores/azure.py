@@ -1,7 +1,8 @@
 """Azure Blob Storage, through adlfs and the client that it creates.
 
-Azure cannot begin a listing at a name. So a container that does not fit on one page is walked folder by folder where
-something may be left out. Several folders are listed concurrently, and closed directories are not entered.
+Azure cannot begin a listing at a name. So a container that does not fit on one page is walked
+folder by folder where something may be left out. Several folders are listed concurrently, and
+closed directories are not entered.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from storage_consumer.model import StoredObject
 _AT_ONCE = 8
 """Number of concurrent calls."""
 _CALL = {"retry_total": 0, "connection_timeout": CONNECT_TIMEOUT, "read_timeout": READ_TIMEOUT}
-"""Arguments of each call. The client's own retries are off: they begin with a pause of 15 seconds."""
+"""Arguments of each call; the client's retries are off: they begin with a 15 s pause."""
 _REFUSED = 401, 403
 _ARCHIVED = {"BlobArchived", "BlobBeingRehydrated"}
 _ABSENT = 404
@@ -104,7 +105,7 @@ class AzureStorage(ReadInParts):
     errors_of = AzureErrors
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
-        """Yield all objects, except those below `closed` and those up to the names in `after`; ``meta`` folders come after all others."""
+        """Yield objects not below `closed` nor up to `after`'s names; ``meta`` folders last."""
         parents = frozenset(directory.rpartition("/")[0] for directory in closed)
         above: set[str] = set()
         for parent in parents:
@@ -121,19 +122,21 @@ class AzureStorage(ReadInParts):
         folders = [""]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             while folders:
-                # A meta folder waits until all its siblings were listed: a data file shown is then never without its schema file.
+                # A meta folder waits until all its siblings were listed: a data file shown is then
+                # never without its schema file.
                 waiting = [folder for folder in folders if _is_meta(folder)]
                 wave = waiting if len(waiting) == len(folders) else [each for each in folders if not _is_meta(each)]
                 folders = waiting if wave is not waiting else []
-                # A wave is complete before the next begins: no meta folder is listed while a sibling still is.
+                # A wave is complete before the next: no meta folder is listed while a sibling is.
                 for objects, below in list(pool.map(lambda folder: self._listed(folder, known), wave)):
                     yield from objects
                     folders += below
 
     def _listed(self, folder: str, known: _KnownBlobs) -> tuple[list[StoredObject], list[str]]:
-        """Return the new objects of a folder, and the folders below it that still have to be listed."""
-        # A folder that fits on one flat page needs no further call. A larger one is split only above closed directories:
-        # elsewhere no directory can be skipped, and a flat listing needs fewer calls.
+        """Return a folder's new objects, and the folders below it that are still to be listed."""
+        # A folder that fits on one flat page needs no further call. A larger one is split only
+        # above closed directories: elsewhere no directory can be skipped, and a flat listing needs
+        # fewer calls.
         if folder not in known.parents:
             first = self._page(folder)
             pages = [first] if not first.token else []
@@ -149,7 +152,7 @@ class AzureStorage(ReadInParts):
         return objects, folders
 
     def _pages(self, folder: str, *, delimited: bool = False, token: str = "") -> Iterator[Page]:
-        """Yield all pages of a folder, or those from `token` on; raise `StorageUnavailable` where tokens repeat."""
+        """Yield a folder's pages, from `token` on; raise `StorageUnavailable` if tokens repeat."""
         seen = {token}
         while True:
             page = self._page(folder, delimited=delimited, token=token)
@@ -208,7 +211,7 @@ class AzureStorage(ReadInParts):
             blob = driver.service_client.get_blob_client(self._bucket, self._absolute(path))
             stream = await blob.download_blob(offset, length, max_concurrency=1, **how)
             content = await stream.readall()
-            # The answer names the whole blob's size after the range; without a range all of it was sent.
+            # The answer has the blob's size after the range; without a range all was sent.
             total = (stream.properties.content_range or "").rpartition("/")[2]
             return Part(
                 content=content, tag=stream.properties.etag.strip('"'), size=int(total) if total else len(content)
@@ -232,7 +235,7 @@ class AzureStorage(ReadInParts):
 
 
 def driver_options(upstream: Upstream, secrets: Secrets, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options for adlfs: the keys of the URI, else those of the environment, else Azure's default chain."""
+    """Return adlfs's options: the URI's keys, else the environment's, else the default chain."""
     options: dict[str, Any] = {"anon": False, "use_listings_cache": False, "skip_instance_cache": True}
     given = secrets.account_key or secrets.sas_token
     if not given and not upstream.account_name and environ.get("AZURE_STORAGE_CONNECTION_STRING"):

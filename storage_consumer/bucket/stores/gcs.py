@@ -134,7 +134,7 @@ class GcsStorage(ReadInParts, OrderedBucket):
 
 
 def driver_options(upstream: Upstream, secrets: Secrets) -> dict[str, Any]:
-    """Return the options for gcsfs. Without TLS no credentials are sent: such an endpoint is an emulator's."""
+    """Return gcsfs's options; without TLS, as at an emulator, no credentials are sent."""
     token: Any = json.loads(secrets.gcs_credentials) if secrets.gcs_credentials else "google_default"
     return {
         "token": "anon" if upstream.endpoint.startswith("http://") else token,

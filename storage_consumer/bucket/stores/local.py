@@ -1,18 +1,22 @@
 """A folder on a local disk or a mounted file system as a `Storage`.
 
-On NFS, mount with ``actimeo=0``: a client that caches folders can show a new ``metadata`` before the files that it covers.
-A file that another client is still writing may be shown in part: once it has grown it is shown again with another tag.
+On NFS, mount with ``actimeo=0``: a client that caches folders can show a new ``metadata`` before
+the files that it covers. A file that another client is still writing may be shown in part: once it
+has grown it is shown again with another tag.
 
-Folders whose entries have not changed since they were last read are not read again. A file system updates a folder's time whenever an entry is created, removed or renamed, before the call that did it returns.
-So a folder whose time is unchanged has the same entries, provided that
+Folders whose entries have not changed since they were last read are not read again. A file system
+updates a folder's time whenever an entry is created, removed or renamed, before the call that did
+it returns. So a folder whose time is unchanged has the same entries, provided that
 
-* its file system keeps that promise and shows the change immediately: those of this machine do, and NFS without an attribute
-  cache. A cache, or a program that only looks like a file system, may show an old time for a while;
-* the time was the same when read twice, at least `SETTLED` apart, and the entries were read the second time or later. File systems
-  count time in ticks, some as long as two seconds: two changes within one tick leave the same time, and the first reading
-  may lie between them.
+* its file system keeps that promise and shows the change immediately: those of this machine do, and
+  NFS without an attribute cache. A cache, or a program that only looks like a file system, may show
+  an old time for a while;
+* the time was the same when read twice, at least `SETTLED` apart, and the entries were read the
+  second time or later. File systems count time in ticks, some as long as two seconds: two changes
+  within one tick leave the same time, and the first reading may lie between them.
 
-Nothing here compares the clocks of two machines. Files in a folder may still grow, so the status of each is checked.
+Nothing here compares the clocks of two machines. Files in a folder may still grow, so the status of
+each is checked.
 """
 
 from __future__ import annotations
@@ -33,18 +37,18 @@ from storage_consumer.telemetry import Log
 
 _log = Log("storage")
 _EDITORS_LOCK = ".#"
-"""How the name of a link begins that Emacs and others leave beside a file which is being edited; it never leads anywhere."""
+"""How links to nowhere begin that Emacs and others leave beside a file being edited."""
 
 
 class LocalStorage:
     """Everything below one folder, and nothing elsewhere.
 
-    Links that lead out of it are not followed, nor are links to folders. The latter end the listing, since whole tables may
-    lie there.
+    Links that lead out of it are not followed, nor are links to folders. The latter end the
+    listing, since whole tables may lie there.
     """
 
     def __init__(self, root: str, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Prepare for the folder `root`, without reading it. `monotonic`: seconds of a clock that never goes back."""
+        """Prepare for folder `root` without reading it; `monotonic`: seconds, never going back."""
         self._root = root
         self._monotonic = monotonic
         self._known = KnownFolders()
@@ -65,26 +69,28 @@ class LocalStorage:
             raise self._translated(error, self._root) from error
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
-        """Yield all files, except those below `closed` and those up to the names in `after`; ``meta`` folders come after their siblings.
+        """Yield files not below `closed` nor up to `after`'s names; ``meta`` after its siblings.
 
-        A folder that has not changed is not read again unless everything is asked for; the status of its files is checked.
+        A folder that has not changed is not read again unless everything is asked for; the status
+        of its files is checked.
         """
         pending = [""]
         while pending:
             folder = pending.pop()
             files, folders = self._shown(folder, after, ignore_known=not (closed or after))
             yield from files
-            # Taken from the end: what comes first here, `meta`, is listed after all of its siblings and what they hold.
+            # Taken from the end: what comes first here, `meta`, is listed after all of its siblings
+            # and what they hold.
             names = sorted(sorted(folders, reverse=True), key="meta".__ne__)
             paths = (f"{folder}/{name}" if folder else name for name in names)
             pending.extend(path for path in paths if path not in closed)
 
     def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
-        """Return the content of a file; for one over `most` bytes, a beginning longer than `most`."""
+        """Return a file's content; of one over `most` bytes, a beginning longer than `most`."""
         return read_up_to(self, path, most)
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """Yield the content of a file in pieces of `size` bytes, each read while the file had the tag; see `Storage.blocks`."""
+        """Yield a file in pieces of `size` bytes, each while the tag holds; `Storage.blocks`."""
         if Path(self._root, path).is_symlink() and not self._is_within(path):
             raise FileNotFoundError(f"{path} is a link that leads out of {self._root}")
         try:
@@ -100,7 +106,7 @@ class LocalStorage:
             raise self._translated(error, path) from error
 
     def any_object(self) -> StoredObject | None:
-        """Return a file that lies there; None for a folder that is empty, or not there yet; see `Folder.any_object`."""
+        """Return a file that exists; None in an empty or absent folder; `Folder.any_object`."""
         try:
             os.stat(self._root)  # noqa: PTH116 - as in `_shown`
         except FileNotFoundError:
@@ -126,9 +132,10 @@ class LocalStorage:
     def _shown(
         self, folder: str, after: Mapping[str, str], *, ignore_known: bool
     ) -> tuple[list[StoredObject], Iterable[str]]:
-        """Return a folder's files, except those up to the names in `after`, and the names of its folders.
+        """Return a folder's files but those up to `after`'s names, and its folders' names.
 
-        A folder that vanishes in the meantime has neither: TiCDC removes those that are expired and empty.
+        A folder that vanishes in the meantime has neither: TiCDC removes those that are expired and
+        empty.
         """
         try:
             # The status comes before the entries: any later change of the entries changes it.
@@ -145,7 +152,8 @@ class LocalStorage:
             if not folder:
                 raise StorageUnavailable(f"the folder {self._root} is gone") from error
         except PermissionError as error:
-            # lost+found and the like: only the system's administrator may read them, and nothing of TiCDC's is there.
+            # lost+found and the like: only the system's administrator may read them, and nothing of
+            # TiCDC's is there.
             if not is_of_file_system(folder):
                 raise self._translated(error, folder) from error
             return [self._warn(folder, "it may not be read, and is called like a folder of the file system's own")], ()
@@ -173,7 +181,8 @@ class LocalStorage:
             elif found := _stored(entry, prefix):
                 files.append(found)
                 names.append(entry.name)
-            # What a link leads to may change without a trace in this folder, so a folder with one is read each time.
+            # What a link leads to may change without a trace in this folder, so a folder with one
+            # is read each time.
             odd = odd or bool(unusable) or entry.is_symlink()
         files.sort(key=lambda stored: stored.path)
         entries = Entries(files=tuple(sorted(names)), folders=tuple(folders), left_out=marks)
@@ -181,11 +190,12 @@ class LocalStorage:
         return files, folders
 
     def _unusable(self, entry: os.DirEntry[str], prefix: str) -> list[StoredObject]:
-        """Return what is shown in place of an entry that is not followed, so that it is counted; nothing for any other entry.
+        """Return what to count for an entry that is not followed; nothing for any other.
 
-        An entry named like a data or schema file keeps its name, since it may stand for rows or a statement. `blocks` refuses it,
-        so its table waits. Anything else is shown by a text that no file of TiCDC's has. Raises `ConfigError` at a link to a folder,
-        and `StorageUnavailable` at one that may be such a link.
+        An entry named like a data or schema file keeps its name, since it may stand for rows or a
+        statement. `blocks` refuses it, so its table waits. Anything else is shown by a text that no
+        file of TiCDC's has. Raises `ConfigError` at a link to a folder, and `StorageUnavailable` at
+        one that may be such a link.
         """
         path = prefix + entry.name
         try:
@@ -199,7 +209,8 @@ class LocalStorage:
                 "files of the changefeed are there"
             )
         if entry.is_symlink() and not _is_there(entry):
-            # Nothing tells a link to a lost file from one to a folder of a file system that is not mounted just now.
+            # Nothing tells a link to a lost file from one to a folder of a file system that is not
+            # mounted just now.
             if path == "metadata" or _is_of_ticdc(path) or entry.name.startswith(_EDITORS_LOCK):
                 return [self._warn(path, "it is a link that leads nowhere")]
             raise StorageUnavailable(
@@ -244,7 +255,7 @@ class LocalStorage:
 
 
 def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
-    """Return the current state of a file; None if it vanished in the meantime or is not a regular file."""
+    """Return a file's current state; None if it is gone or not a regular file."""
     try:
         status = entry.stat()
     except FileNotFoundError:
@@ -269,12 +280,12 @@ def _is_there(entry: os.DirEntry[str]) -> bool:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without blocking: if it has become a pipe, opening it would wait for the other end."""
+    """Open a file without blocking, as on a pipe that it may have become."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _piece(file: RawIOBase, size: int, tag: str) -> bytes:
-    """Return the next bytes of a file; raise `FileNotFoundError` unless `tag` is empty or still the file's."""
+    """Return the next bytes; raise `FileNotFoundError` unless `tag` is empty or the file's."""
     piece = file.read(size) or b""
     # Checked after the read: a file that was replaced or appended to before now has another tag.
     if tag not in {"", _tag(os.fstat(file.fileno()))}:
@@ -304,13 +315,14 @@ class Entries:
     """Names, without those that were left out."""
     folders: tuple[str, ...]
     left_out: Mapping[str, str]
-    """Sequence of files (see `paths.sequence_of`) → name up to which files were left out, for the sequences that had any."""
+    """Sequence of files (`paths.sequence_of`) → name up to which files were skipped, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownFolder:
     state: tuple[int, int, int]
-    """The folder's inode number, and two times: that of its entries, and that of any change to its inode.
+    """The folder's inode number, and two times: that of its entries, and that of any change to its
+    inode.
 
     A program that copies folders may set the former back; nobody can set the latter.
     """
@@ -329,23 +341,24 @@ class KnownFolders:
         self._devices: dict[int, bool] = {}
 
     def entries(self, folder: str, status: os.stat_result, after: Mapping[str, str]) -> Entries | None:
-        """Return what a folder with this status shows beyond `after` (see `Storage.listing`), perhaps more; None if it must be read."""
+        """Return a folder's kept entries beyond `after`, perhaps more; None if it must be read."""
         known = self._known.get(folder)
         # Anything created, removed or renamed here has changed the state.
         if known is None or known.state != _state(status) or known.entries is None:
             return None
         shown = known.entries
-        # The kept entries serve only if they lack nothing: each file left out then may be left out now.
+        # Kept entries serve only if they lack nothing: what was skipped then may be skipped now.
         return shown if all(after.get(name, "") >= mark for name, mark in shown.left_out.items()) else None
 
     def read(self, folder: str, status: os.stat_result, now: float, entries: Entries | None) -> None:
-        """Note that a folder was read at `now`, in seconds of a monotonic clock; `status` was taken right before.
+        """Note that a folder was read at monotonic second `now`, right after its `status`.
 
-        `entries`: None where they are not enough to go by, since links are among them or the folder was read for another purpose.
+        `entries`: None where they are not enough to go by, since links are among them or the folder
+        was read for another purpose.
         """
         known = self._known.get(folder)
         if known is None or known.state != _state(status):
-            # The first reading only notes the state; entries are kept from one at least `SETTLED` later.
+            # The first reading notes the state; entries are kept from one `SETTLED` later on.
             self._known[folder] = _KnownFolder(state=_state(status), since=now)
         elif now - known.since >= SETTLED and entries is not None:
             device = status.st_dev
@@ -364,7 +377,7 @@ def _state(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def keeps_time(device: int, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
-    """Return whether folders on a device show each change immediately; False if that is not known."""
+    """Return whether a device's folders show changes immediately; False if unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -372,7 +385,7 @@ def keeps_time(device: int, mounts: Path = Path("/proc/self/mountinfo")) -> bool
     # In mountinfo the third field is the device; type, source and options follow " - ".
     wanted = f"{os.major(device)}:{os.minor(device)}"
     found = [line.partition(" - ") for line in lines if line.split(" ", 3)[2:3] == [wanted]]
-    # One device may be mounted several times, and a path does not say by which: all mounts must be prompt.
+    # A device may be mounted several times, at unknown paths: all mounts must be prompt.
     for _, _, tail in found:
         # The last field holds the options of the file system itself, those of NFS among them.
         mount = tail.split(" ")

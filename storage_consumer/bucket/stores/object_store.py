@@ -1,17 +1,20 @@
-"""What all stores on a network have in common: processes, threads, reading in parts, listing in pages, and what goes wrong, in words.
+"""What network stores share: processes, threads, reading in parts, listing in pages, errors.
 
 The adapters of the stores derive from it: `s3`, `gcs`, `azure`.
 
-`OrderedBucket` lists a store that returns names in order and can begin at any name: names that may be left out are jumped over.
-So the number of calls follows what is open, not what is stored. Where a listing still takes many calls, as with a thousand
-tables, several parts of the order are listed concurrently.
+`OrderedBucket` lists a store that returns names in order and can begin at any name: names that may
+be left out are jumped over. So the number of calls follows what is open, not what is stored. Where
+a listing still takes many calls, as with a thousand tables, several parts of the order are listed
+concurrently.
 
-The number of names to request is chosen by counting. To the store and to us, each 100 names cost about as much as the
-call itself, and after a jump a full page shows the few names that are open there and then hundreds that are done. So a
-bucket remembers each *stretch*, from one jump to the next: how many names it had before those that may be left out. The
-next listing asks for that many and a few more. That makes more calls than full pages would only where it saves at least
-one `_WORTH`-th of a page of names: shorter runs are read over. Where a stretch has grown, its end is not reached yet: a
-full page follows before the next jump. What is shown never depends on what is remembered.
+The number of names to request is chosen by counting. To the store and to us, each 100 names cost
+about as much as the call itself, and after a jump a full page shows the few names that are open
+there and then hundreds that are done. So a bucket remembers each *stretch*, from one jump to the
+next: how many names it had before those that may be left out. The next listing asks for that many
+and a few more. That makes more calls than full pages would only where it saves at least one
+`_WORTH`-th of a page of names: shorter runs are read over. Where a stretch has grown, its end is
+not reached yet: a full page follows before the next jump. What is shown never depends on what is
+remembered.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from storage_consumer.model import StoredObject
 
 
 class CredentialsExpired(ConfigError):
-    """The store accepted these credentials before and no longer does; newer ones may exist, and `Bucket._ask` looks for them."""
+    """The store no longer accepts these credentials; `Bucket._ask` tries to find newer ones."""
 
 
 class StoreErrors(ABC):
@@ -47,7 +50,7 @@ class StoreErrors(ABC):
     """The server's name where no endpoint was given."""
 
     def __init__(self, root: str, endpoint: str, secrets: Secrets) -> None:
-        """Name objects by `root`, which ends with a slash, and leave `secrets` out of all texts; `endpoint` may be empty."""
+        """Name objects by `root`, slash included; hide `secrets`; `endpoint` may be empty."""
         self._root = root
         self._secrets = secrets
         self.server = endpoint or self.cloud
@@ -55,7 +58,7 @@ class StoreErrors(ABC):
 
     @abstractmethod
     def translated(self, error: Exception, path: str) -> Exception:
-        """Return what a driver's `error`, met at `path`, means to the caller, without any secret."""
+        """Return what a driver's `error` at `path` means to the caller, without any secret."""
 
     def where(self, path: str) -> str:
         """Return the full name of an object, or of the root (empty path)."""
@@ -74,14 +77,14 @@ class StoreErrors(ABC):
         return StorageUnavailable(f"{self.where(path)} was replaced while it was read")
 
     def archived(self, path: str, code: str, command: str) -> FilesMissing:
-        """Return the error for an object that is listed and cannot be read; `command` brings it back, which takes the store hours."""
+        """Return the error for an archived object; `command` restores it, which takes hours."""
         return FilesMissing(
             f"{self.where(path)} lies in an archive of the store, where it is listed and can't be read ({code}). Have it brought "
             f"back: {command}. When that is done (it takes up to some hours), start again. Objects that are applied may stay there"
         )
 
     def contradiction(self, what: str) -> StorageUnavailable:
-        """Return the error for answers that contradict each other: a listing that lacks a file would lose its rows."""
+        """Return the error for contradicting answers: a listing without a file loses its rows."""
         return StorageUnavailable(
             f"{self.where('')}: {what}. The request is repeated; the cause may be a gateway or proxy on the way, or an endpoint that is no store of this kind"
         )
@@ -91,7 +94,7 @@ class StoreErrors(ABC):
         return self.contradiction("the answer to a listing is not a listing, or lacks the token that continues it")
 
     def no_object(self, path: str, lacks: str) -> StorageUnavailable:
-        """Return the error for an answer in place of an object's content, which `lacks` a header that the store sends with each."""
+        """Return the error for content without `lacks`, a header that the store always sends."""
         return self.contradiction(f"the answer to a request for {path} is no object: it has no {lacks}")
 
     def unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
@@ -143,8 +146,9 @@ class Part:
 class Bucket(ABC):
     """Everything below one prefix of a bucket.
 
-    It never caches what the bucket holds. Each process that uses it opens its own connections, so it survives a fork. It does
-    not pickle, since it knows the secrets: build it in the worker. Threads may share one.
+    It never caches what the bucket holds. Each process that uses it opens its own connections, so
+    it survives a fork. It does not pickle, since it knows the secrets: build it in the worker.
+    Threads may share one.
     """
 
     errors_of: type[StoreErrors]
@@ -152,10 +156,10 @@ class Bucket(ABC):
     page_size: int
     """Objects per page of a listing."""
     pauses: tuple[float, ...] = ()
-    """Seconds to wait before each retry of a call that the store did not answer; a driver may retry on its own."""
+    """Seconds before each retry of an unanswered call; a driver may retry by itself."""
 
     def __init__(self, upstream: Upstream, secrets: Secrets) -> None:
-        """Prepare for the bucket and prefix of `upstream`; without keys in `secrets`, the driver asks the cloud's usual places for them."""
+        """Prepare for `upstream`; without keys in `secrets`, the driver asks the usual places."""
         self._upstream = upstream
         self._secrets = secrets
         self._bucket, _, prefix = upstream.root.partition("/")
@@ -185,16 +189,17 @@ class Bucket(ABC):
         """Yield all objects, except those below `closed` and those up to the names in `after`."""
 
     def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
-        """Return the content of an object; for one over `most` bytes, a beginning longer than `most`."""
+        """Return an object's content; of one over `most` bytes, a beginning longer than `most`."""
         return read_up_to(self, path, most)
 
     @abstractmethod
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """Yield pieces of up to `size` bytes, as `Storage.blocks` says; an object that is replaced meanwhile raises an error."""
+        """Yield pieces of up to `size` bytes, see `Storage.blocks`; raise if it was replaced."""
 
     def any_object(self) -> StoredObject | None:
         """Return an object that lies there, None for none; see `Folder.any_object`."""
-        # A console leaves an empty object for a folder, whose name ends with a slash, and is empty for the prefix itself.
+        # A console leaves an empty object for a folder, whose name ends with a slash, and is empty
+        # for the prefix itself.
         found = self.listing(frozenset(), {})
         return next((stored for stored in found if stored.size or not f"/{stored.path}".endswith("/")), None)
 
@@ -208,11 +213,11 @@ class Bucket(ABC):
 
     @abstractmethod
     def _open(self) -> Any:
-        """Return the store's driver, an asynchronous file system of fsspec. Raises `ConfigError`."""
+        """Return the store's asynchronous driver of fsspec; raise `ConfigError`."""
 
     @abstractmethod
     def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
-        """Return one page of what lies in `folder` (all: empty), in order of names, from `after` on or where `token` continues.
+        """Return a page of `folder` (empty: all) by name, from `after` on or where `token` is.
 
         `delimited`: only the folder's own objects, and its folders. `limit` replaces `page_size`.
         """
@@ -220,7 +225,8 @@ class Bucket(ABC):
     def _driver(self) -> Any:
         """Return this process's driver; one inherited through a fork has no running event loop."""
         with self._lock:
-            # A fork copies the driver but not the thread that runs its event loop: its calls would never return.
+            # A fork copies the driver without its event loop's thread: its calls would never
+            # return.
             if os.getpid() not in self._drivers:
                 try:
                     self._drivers[os.getpid()] = self._open()
@@ -236,9 +242,10 @@ class Bucket(ABC):
             return self._drivers[os.getpid()]
 
     def _ask(self, path: str, question: Callable[[Any], Any]) -> Any:
-        """Return the answer to one call: `question` takes the driver and returns a coroutine. Errors are translated.
+        """Return the answer to `question`, which makes the driver's coroutine; translate errors.
 
-        If the credentials have expired, the driver is rebuilt once: a new one looks for newer credentials.
+        If the credentials have expired, the driver is rebuilt once: a new one looks for newer
+        credentials.
         """
         try:
             return self._asked(path, question)
@@ -288,7 +295,7 @@ class ReadInParts(Bucket):
     """A bucket whose objects are read with one request for each part."""
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """Yield the content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile raises an error."""
+        """Yield an object in pieces of up to `size` bytes; raise an error if replaced meanwhile."""
         # An object replaced since the listing counts as absent, not as changed during the read.
         part = self._part(path, start, _PART)
         if tag not in {"", part.tag}:
@@ -321,9 +328,9 @@ _AT_ONCE = 8
 _ALONE = 16
 """Number of sequential calls before the rest is cut into lanes; most listings end before."""
 _VERSION_DIGITS = 17
-"""A directory whose name has at least this many digits, and nothing else, is that of a table version."""
+"""A directory whose name is at least this many digits is a table version's."""
 _WORTH = 5
-"""A run of names that may be left out is worth a call of its own from this fraction of a full page on: one fifth."""
+"""Share of a full page from which on a run of names to skip is worth a call: one fifth."""
 _SPARE = 10
 """Names requested beyond those that a stretch had: a few new files then need no further call."""
 
@@ -385,7 +392,7 @@ class _KnownPrefix:
     """The same, for the stretches that this listing has found so far."""
 
     def region(self, path: str) -> str:
-        """Return what one jump skips if this object may be left out: adjacent closed directories, or names up to a mark."""
+        """Return the jump over this skippable object: adjacent closed directories, or to a mark."""
         if directory := folder_above(path, self.closed):
             return f"{directory.rpartition('/')[0]}/"
         return up_to_mark(path, self.after)
@@ -395,7 +402,7 @@ class _KnownPrefix:
         return _Stretch(start, self.before.get(start))
 
     def remember(self, stretch: _Stretch, end: str = "") -> None:
-        """Remember for the next listing the length of a stretch that ended in a run of names or at the name `end`."""
+        """Remember for the next listing the length of a stretch ending in a run or at `end`."""
         # The run at its end is what the next listing jumps over, so it need not ask for its names.
         self.stretches[stretch.start] = _Remembered(names=stretch.names - stretch.run, end=stretch.end or end)
 
@@ -405,22 +412,23 @@ class OrderedBucket(Bucket):
 
     page_size = 1000
     _sorted: tuple[frozenset[str], list[str]] = (frozenset(), [])
-    """The closed directories of the latest listing, as given and sorted: sorting thousands takes as long as a call."""
+    """The last listing's closed directories, sorted: for thousands that takes as long as a call."""
     _stretches: Mapping[str, _Remembered] = MappingProxyType({})
     """Start of each stretch that the latest listing found."""
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
-        """Yield all objects, except those below `closed` and those up to the names in `after`; in key order where little is left out."""
-        # The caller passes the same set until it changes: comparing thousands of names would cost more than it saves.
+        """Yield objects not below `closed` nor up to `after`'s names, mostly in key order."""
+        # The caller passes the same set until it changes: comparing thousands of names would cost
+        # more than it saves.
         if closed is not self._sorted[0]:
             self._sorted = closed, sorted(closed)
         before = self._stretches if closed or after else {}
         known = _KnownPrefix(closed=closed, ordered=self._sorted[1], after=after, before=before, stretches={})
         if place := (yield from self._lane("", "", known, most=_ALONE)):
-            # Each border is the end of one lane and the beginning of the next; the last lane has no end.
+            # Each border ends one lane and begins the next; the last lane has no end.
             lanes = pairwise([place, *_borders(known.ordered[bisect_right(known.ordered, place) :], place), ""])
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                # A list, so that a lane is read by its own thread; a generator would be read by this one.
+                # A list, so that the lane's own thread reads it, as it would not a generator.
                 for found in pool.map(lambda lane: list(self._lane(lane[0], lane[1], known)), lanes):
                     yield from found
         # A listing of everything jumps over nothing, so it leaves what is remembered as it is.
@@ -432,7 +440,7 @@ class OrderedBucket(Bucket):
         """Return a page as in `Bucket`; a server may treat `after` as inclusive."""
 
     def _lane(self, low: str, high: str, known: _KnownPrefix, *, most: int = 0) -> Generator[StoredObject, None, str]:
-        """Yield objects with names above `low` (exclusive), up to `high` (inclusive; empty: no border), without those that are known.
+        """Yield unknown objects named above `low` (exclusive) up to `high` (inclusive; "": all).
 
         Returns the empty text at the end, or the name reached if that took more than `most` calls.
         """
@@ -459,7 +467,8 @@ class OrderedBucket(Bucket):
                 last = stored.path
             if not page.token:
                 return ""
-            # Jump where the latest listing met the same run, provided this page reached it; a stretch that has grown reads on.
+            # Jump where the latest listing met the same run, provided this page reached it; a
+            # stretch that has grown reads on.
             ended = not token and stretch.before is not None and last >= stretch.before.end
             skipped = self._skip(last, known) if ended or self._worth(stretch) else ""
             # A token is worthless after a jump: the next request begins at a name instead.
@@ -476,9 +485,10 @@ class OrderedBucket(Bucket):
         raise AssertionError("only an end ends a listing")
 
     def _agrees(self, page: Page, last: str, token: str, empty: frozenset[str]) -> frozenset[str]:
-        """Return the tokens of consecutive `empty` pages, with this one; raise `StorageUnavailable` for a page that goes back or repeats.
+        """Return the tokens of the last `empty` pages; raise `StorageUnavailable` for a repetition.
 
-        `last`: the last name of the pages before. A page that was not requested by token may begin with it.
+        `last`: the last name of the pages before. A page that was not requested by token may begin
+        with it.
         """
         names = [last, *(stored.path for stored in page.objects)]
         if not token and names[1:2] == [last]:
@@ -492,11 +502,11 @@ class OrderedBucket(Bucket):
         return frozenset() if page.objects else empty | {token}
 
     def _worth(self, stretch: _Stretch) -> bool:
-        """Return whether the current run is long enough to jump over, even if no earlier listing has seen its end."""
+        """Return whether the run is long enough to jump over, even at first sight."""
         return stretch.run >= max(1, self.page_size // _WORTH)
 
     def _skip(self, last: str, known: _KnownPrefix) -> str:
-        """Return the path after which to continue if `last` lies in what may be left out; else the empty text."""
+        """Return where to continue if `last` is to be skipped; else the empty text."""
         if directory := folder_above(last, known.closed):
             parent = directory.rpartition("/")[0]
             place = bisect_right(known.ordered, directory)
@@ -524,10 +534,10 @@ class OrderedBucket(Bucket):
 
 
 def _borders(ordered: list[str], above: str) -> list[str]:
-    """Return names `above` this one that cut the order into parts with about equally many closed directories.
+    """Return names `above` this one that cut the closed directories into about equal parts.
 
-    Each lies right after the ``meta`` of a table. So a table's data files stay in one part with its schema files, which must
-    be listed after them.
+    Each lies right after the ``meta`` of a table. So a table's data files stay in one part with its
+    schema files, which must be listed after them.
     """
     # More lanes than threads, since some turn out to be short.
     lanes = min(len(ordered), 4 * _AT_ONCE)
@@ -541,12 +551,12 @@ def _borders(ordered: list[str], above: str) -> list[str]:
 
 
 def up_to_mark(path: str, after: Mapping[str, str]) -> str:
-    """Return the last path of its sequence that may be left out, if `path` may be; else the empty text."""
+    """Return the last path of its sequence to skip, if `path` may be; else the empty text."""
     # Objects at the root belong to no sequence.
     folder, _, _ = path.rpartition("/")
     return f"{folder}/{after[sequence_of(path)]}" if folder and left_out(path, after) else ""
 
 
 def _behind(directory: str) -> str:
-    """Return the smallest text that sorts after all paths in `directory`: the character after the slash is the zero."""
+    """Return the smallest text after all paths in `directory`: zero follows the slash."""
     return f"{directory}0"

@@ -47,7 +47,8 @@ class S3Errors(StoreErrors):
         """Return what a driver's error means to the caller."""
         # s3fs raises Python's own errors; the store's code is in what caused them.
         cause = error.__cause__ or error
-        answer = getattr(cause, "response", None) or {}  # it is None for a connection that broke off
+        # it is None for a connection that broke off
+        answer = getattr(cause, "response", None) or {}
         code = str(answer.get("Error", {}).get("Code", type(cause).__name__))
         if code in _ABSENT | _BEHIND_THE_END:
             return self.absent(path) if code in _ABSENT else self.unlisted(path)
@@ -86,14 +87,15 @@ class S3Errors(StoreErrors):
         return self.unavailable(error, code, path)
 
     def _mistrust(self, error: Exception, code: str) -> ConfigError | None:
-        """Return the error for a certificate that is not trusted, or for an unreadable file of trusted CAs; None for any other cause."""
+        """Return the error for an untrusted certificate or unreadable CA file; else None."""
         cause: BaseException | None = error
         while cause is not None:
             if getattr(cause, "reason", "") == _NO_TLS or _NO_TLS in str(cause):
                 return ConfigError(
                     f"{self.server} does not speak TLS: write its endpoint as http://{self.server.partition('://')[2]}"
                 )
-            if verdict := str(getattr(cause, "verify_message", "")):  # the HTTP library's own error has none
+            # the HTTP library's own error has none
+            if verdict := str(getattr(cause, "verify_message", "")):
                 return ConfigError(
                     f"the certificate of {self.server} is not trusted: {verdict}. Set AWS_CA_BUNDLE in the environment "
                     "(of a cluster's executors too) to a PEM file with the CA that signed it, and write the "
@@ -142,7 +144,8 @@ class S3Storage(OrderedBucket):
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
         """Yield pieces of up to `size` bytes, streamed from one request; see `Storage.blocks`.
 
-        A download that breaks off is started again as long as the object is unchanged; bytes already yielded are not repeated.
+        A download that breaks off is started again as long as the object is unchanged; bytes
+        already yielded are not repeated.
         """
         # A gateway that does not heed ranges would send other bytes.
         if start and not self._heeds_ranges(path):
@@ -156,7 +159,8 @@ class S3Storage(OrderedBucket):
             # Something other than a store may answer here as well.
             fault: Exception | None = None if found else self._errors.no_object(path, "ETag")
             if found and seen not in {"", found}:
-                # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
+                # The first answer shows that the listing is outdated; a later one, that the object
+                # changed during the download.
                 fault = self._errors.unlisted(path) if attempt == 1 else self._errors.replaced(path)
             if fault:
                 self._close(answer["Body"])
@@ -178,7 +182,7 @@ class S3Storage(OrderedBucket):
         self._driver().loop.call_soon_threadsafe(body.close)
 
     def _heeds_ranges(self, path: str) -> bool:
-        """Return whether the store sends the bytes that were asked for: some gateways send others. A confirmed store is not probed again."""
+        """Return whether the store sends the requested bytes, as some gateways do not; ask once."""
         store = self._upstream.endpoint, self._bucket
         if store not in _EXACT:
             whole = self.read(path, _PROBE - 1)[:_PROBE]
@@ -190,7 +194,7 @@ class S3Storage(OrderedBucket):
         return True
 
     def _body(self, body: Any, size: int, *, skip: int) -> Iterator[bytes]:
-        """Yield an answer's pieces after its first `skip` bytes; aiobotocore raises an error if the answer is incomplete."""
+        """Yield an answer's pieces after `skip` bytes; aiobotocore raises if it is incomplete."""
         try:
             while block := self._wait_for(body.read, size):
                 # What an earlier request delivered is dropped, in whatever blocks it comes now.

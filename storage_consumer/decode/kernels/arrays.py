@@ -1,4 +1,4 @@
-"""What loops and their plain Python twins exchange: arrays over the bytes of many rows, and the codes in them."""
+"""What loops and their Python twins exchange: arrays over many rows' bytes, and codes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ Operations = NDArray[np.int8]
 Stamps = NDArray[np.uint64]
 """Commit-ts."""
 
-# Loops compile codes in as constants. The cache key covers them, as it covers all sources of this room (see `jit`).
+# Loops compile codes in as constants. The cache key covers them, as it covers all sources of this
+# room (see `jit`).
 PARTIAL_DELETE, DELETE, INSERT, UPDATE = -1, 0, 1, 2
-"""Operations of a row change. Those above DELETE leave a row in place, which is all that counts for a table with a key.
+"""Operations of a row change; those above DELETE leave a row, all that counts with a key.
 
-PARTIAL_DELETE is a delete whose file has the handle key's columns only; its other values are None and mean nothing.
+PARTIAL_DELETE is a delete whose file has the handle key's columns only; its other values are None
+and mean nothing.
 """
 
 INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD, FLOAT_FIELD = range(4)

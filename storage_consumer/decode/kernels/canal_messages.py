@@ -1,8 +1,10 @@
 """Byte loops over canal-json messages: check their form, find their values, and write the lines.
 
-The form is the one that TiCDC writes: its order of members, no white space, columns in the order of the
-table. A message in any other form is left to the plain reader. Content must be UTF-8 and end with LF:
-every loop stops at a byte that cannot be in a message, so none runs past the end. Import late, see `jit`.
+The form is the one that TiCDC writes: its order of members, no white space, columns in the order of
+the table. A message in any other form is left to the plain reader. Content must be UTF-8 and end
+with LF:
+every loop stops at a byte that cannot be in a message, so none runs past the end. Import late, see
+`jit`.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ def _unit(content: Bytes, at: int) -> int:
 
 @inlined
 def _escape(content: Bytes, at: int) -> tuple[int, int]:
-    """Return the code point of the escape at `at`, and where the escape ends; -1 for both if it is invalid or a lone surrogate."""
+    """Return the escape's code point and end; -1 twice if invalid or a lone surrogate."""
     if content[at + 1] != _SMALL_U:
         code = int(_ESCAPED[content[at + 1]])
         return (-1, -1) if code == _ODD else (code, at + _ESCAPE_SIZE)
@@ -91,7 +93,7 @@ def _escape(content: Bytes, at: int) -> tuple[int, int]:
         return -1, -1
     if not _HIGH <= unit < _LOW:
         return unit, at
-    # A high surrogate means something only with the low one after it; alone it has no form in UTF-8.
+    # A high surrogate needs the low one after it; alone it has no UTF-8 form.
     low = _unit(content, at)
     if not _LOW <= low < _BEHIND_LOW:
         return -1, -1
@@ -100,7 +102,7 @@ def _escape(content: Bytes, at: int) -> tuple[int, int]:
 
 @inlined
 def string_end(content: Bytes, at: int) -> int:
-    """Return where the string whose first character is at `at` ends, closing quote included; -1 for none, or for a negative `at`."""
+    """Return a string's end after its first character at `at`, quote included; -1 for none."""
     while at >= 0:
         # Control characters do not stand for themselves, so LF ends this loop.
         while _STANDS[content[at]]:
@@ -116,14 +118,14 @@ def string_end(content: Bytes, at: int) -> int:
 
 @inlined
 def binary_end(content: Bytes, at: int) -> int:
-    """Return where the string of code points up to U+00FF at `at` ends, closing quote included; -1 if it is not one."""
+    """Return the end of a string of code points up to U+00FF, quote included; -1 for none."""
     while content[at] != QUOTE:
         if content[at] == ESCAPE:
-            # TiCDC writes each byte as the code point of the same number; an escape may spell it too.
+            # TiCDC writes each byte as the code point of its number; an escape may spell it too.
             code, at = _escape(content, at)
             if not 0 <= code < 256:  # noqa: PLR2004 - the values of a byte
                 return -1
-        # UTF-8 is checked already, so any byte below 0xC4 is ASCII or part of a character up to U+00FF.
+        # UTF-8 was checked, so a byte below 0xC4 is ASCII or of a character up to U+00FF.
         elif content[at] < _SPACE or content[at] >= _BEHIND_LATIN:
             return -1
         else:
@@ -165,14 +167,14 @@ def code_at(content: Bytes, at: int) -> tuple[int, int]:
 
 @inlined
 def write_text(text: Text, start: int, end: int, out: Text, at: int) -> int:
-    """Write a text as a line has it; return where it ends. One word of room must follow, whose bytes may change."""
+    """Write a text into a line; return its end. A word of room must follow, to be overwritten."""
     content, line, escapes = text.bytes, out.bytes, all_bytes(ESCAPE)
     while start < end:
         if start < len(text.words):
             word = text.words[start]
             marked = matching(word, escapes)
             count = min(first(marked) if marked else WORD, end - start)
-            # Copy the whole word but advance only to the escape: the rest is overwritten by what comes next.
+            # Copy the whole word, advance only to the escape: the next write covers the rest.
             out.words[at] = word
             start += count
             at += count
@@ -199,7 +201,7 @@ def write_binary(content: Bytes, start: int, end: int, out: Bytes, at: int) -> i
 
 
 SINGLE_FIELD, TEXT_FIELD, BINARY_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
-"""Forms of a string: a FLOAT certain to be within range, any text, and bytes written as code points up to U+00FF."""
+"""String forms: a FLOAT surely in range, any text, bytes as code points up to U+00FF."""
 _COMMA, _COLON, _OPEN, _CLOSE, _SMALL_N, _NO_VALUE, _CR = b",:{}nN\r"
 _DELETE, _INSERT, _UPDATE = (np.frombuffer(text, np.uint8) for text in (b"DELETE", b"INSERT", b"UPDATE"))
 _ES, _TS, _SQL_TYPE, _MYSQL_TYPE = (
@@ -227,10 +229,10 @@ class MessageBytes(NamedTuple):
 
 
 class MessagesFound(NamedTuple):
-    """Output arrays, one entry per row. A message gives one or two rows, so there is room for twice the number of messages."""
+    """Output arrays, an entry per row, with room for two rows per message."""
 
     borders: Offsets
-    """Where each column's value begins and ends (exclusive), quotes included: two entries for each column."""
+    """Begin and end (exclusive) of each column's value, quotes included: two entries each."""
     ts: Offsets
     """The row's commit-ts."""
     operations: Operations
@@ -251,7 +253,7 @@ def _past(content: Bytes, at: int, text: Bytes) -> int:
 
 @inlined
 def _integer_end(content: Bytes, at: int) -> int:
-    """Return where the integer of up to 63 bits at `at` ends; -1 if there is none, or if `at` is negative."""
+    """Return the end of the integer of up to 63 bits; -1 for none or a negative `at`."""
     if at < 0:
         return -1
     end = digits_end(content, at)
@@ -278,14 +280,15 @@ def _value_end(content: Bytes, at: int, form: int) -> int:
 
 @inlined
 def _name_end(content: Bytes, at: int, form: MessageBytes, place: int) -> int:
-    """Return where the name of column `place` ends, colon included, if it is at `at`; -1 if it is not."""
+    """Return the end of column `place`'s name at `at`, colon included; -1 if not there."""
     return _past(content, at, form.names[form.ends[place] : form.ends[place + 1]])
 
 
 @inlined
 def _data_end(content: Bytes, at: int, form: MessageBytes, borders: Offsets) -> int:
-    """Find the values of the full image at `at`; return where it ends, or -1 for another form or a negative `at`."""
-    # One step back onto "{", since each turn skips a comma. A failure is -2 here: `_name_end` still sees a negative place.
+    """Find a full image's values; return its end, or -1 for another form or negative `at`."""
+    # One step back onto "{", since each turn skips a comma. A failure is -2 here: `_name_end` still
+    # sees a negative place.
     at = _past(content, at, _BEGIN_IMAGE) - 1
     last = len(form.values) - 1
     for place in range(last + 1):
@@ -300,7 +303,7 @@ def _data_end(content: Bytes, at: int, form: MessageBytes, borders: Offsets) -> 
 
 @inlined
 def _old_end(content: Bytes, at: int, form: MessageBytes, borders: Offsets) -> int:
-    """Find the values of the partial image at `at`, with -1 for absent columns; return where it ends, or -1 for another form."""
+    """Find a partial image's values, -1 for absent columns; return its end, or -1."""
     # The array may still hold what a refused message left there.
     for border in range(len(borders)):
         borders[border] = -1
@@ -317,8 +320,8 @@ def _old_end(content: Bytes, at: int, form: MessageBytes, borders: Offsets) -> i
         if at < 0:
             return -1
         borders[2 * place], borders[2 * place + 1] = start, at
-        # Without a comma the image ends here. With one, a column that is unknown or out of order matches no later name,
-        # and then the closing braces are missing below.
+        # Without a comma the image ends here. With one, a column that is unknown or out of order
+        # matches no later name, and then the closing braces are missing below.
         if content[at] != _COMMA:
             break
     return _past(content, at, _END_IMAGE)
@@ -326,7 +329,7 @@ def _old_end(content: Bytes, at: int, form: MessageBytes, borders: Offsets) -> i
 
 @inlined
 def _types_end(content: Bytes, at: int) -> int:
-    """Return where the object of strings and integers, or the null, at `at` ends; -1 for another form or a negative `at`."""
+    """Return the end of a flat object or null at `at`; -1 for another form or negative `at`."""
     if at < 0 or content[at] == _SMALL_N:
         return _past(content, at, _NULL)
     if content[at] != _OPEN:
@@ -337,8 +340,8 @@ def _types_end(content: Bytes, at: int) -> int:
         if at < 0 or content[at] != _COLON:
             return -1
         at += 1
-        # `mysqlType` has texts in random order, `sqlType` integers that vary with the value. Neither is needed: the
-        # schema file says the types, and here only the end counts.
+        # `mysqlType` has texts in random order, `sqlType` integers that vary with the value.
+        # Neither is needed: the schema file says the types, and here only the end counts.
         is_text = content[at] == QUOTE
         at = string_end(content, at + 1) if is_text else _integer_end(content, at + (content[at] == MINUS))
         if at >= 0 and content[at] != _COMMA and content[at] != _CLOSE:
@@ -348,7 +351,7 @@ def _types_end(content: Bytes, at: int) -> int:
 
 @inlined
 def _head_end(content: Bytes, at: int, form: MessageBytes, found: MessagesFound, row: int) -> int:
-    """Read a message from its start to the images; return where they begin, or -1 for another form."""
+    """Read a message up to its images; return where they begin, or -1 for another form."""
     at = _past(content, at, form.head)
     operation = -1
     if _past(content, at, _INSERT) >= 0:
@@ -370,7 +373,7 @@ def _head_end(content: Bytes, at: int, form: MessageBytes, found: MessagesFound,
 
 @inlined
 def _tail_end(content: Bytes, at: int, found: MessagesFound, row: int) -> int:
-    """Read a message from the end of its images; return the place of its LF, or -1 for another form or a negative `at`."""
+    """Read a message after its images; return its LF, or -1 for another form or negative `at`."""
     at = _past(content, at, _COMMIT_TS)
     if at < 0:
         return -1
@@ -390,7 +393,7 @@ def _tail_end(content: Bytes, at: int, found: MessagesFound, row: int) -> int:
 
 @inlined
 def _moves(content: Bytes, form: MessageBytes, old: Offsets, new: Offsets) -> int:
-    """Return 1 if an update has to become a delete and an insert, 0 if not, -1 if that cannot be decided.
+    """Return 1 if an update becomes a delete and an insert, 0 if not, -1 if undecided.
 
     Without a key every update has to. Absent values of `old` are filled in from `new`.
     """
@@ -433,17 +436,19 @@ def find_messages(text: Text, form: MessageBytes, found: MessagesFound) -> tuple
         at = _head_end(content, at, form, found, row)
         has_old = at >= 0 and content[at] != _SMALL_N
         at = _old_end(content, at, form, found.borders[row]) if has_old else _past(content, at, _NULL)
-        # Each step passes the failure of the one before on as a negative place, so one test at the end is enough.
+        # Each step passes failures on as a negative place: one test at the end is enough.
         at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + has_old])
         at = _tail_end(content, at, found, row)
-        # Whatever failed above left `at` negative: the next message then overwrites the rows of this one.
+        # After a failure `at` is negative: the next message overwrites these rows.
         rows = 1 if at >= 0 else 0
         # With an old image, that was read as this row, and the data as the next one.
         if rows > 0 and has_old:
             old, new = found.borders[row], found.borders[row + 1]
-            # Only an update may have an old image: another operation with one is left to the plain reader (-1 + 1 = 0).
+            # Only an update may have an old image: another operation with one is left to the plain
+            # reader (-1 + 1 = 0).
             moves = _moves(content, form, old, new) if found.operations[row] == UPDATE else -1
-            # The key stays, so one upsert of the new image is enough: it takes the old one's place in `found`.
+            # The key stays: one upsert of the new image is enough, in the old one's place in
+            # `found`.
             for place in range(len(old) if moves == 0 else 0):
                 old[place] = new[place]
             if moves > 0:
@@ -490,8 +495,8 @@ def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold al
 ) -> int:
     """Write the lines of these rows, each followed by LF; return their size in bytes.
 
-    `borders`: see `MessagesFound`. `fields`: for each column of a line, the index of its value in the row, or -1 minus its
-    index in `extra`.
+    `borders`: see `MessagesFound`. `fields`: for each column of a line, the index of its value in
+    the row, or -1 minus its index in `extra`.
     """
     at, out, line, others = 0, lines.text, lines.text.bytes, extra.text
     for number in range(len(rows)):

@@ -1,7 +1,8 @@
-"""Byte loops over rows of CSV, and of exports in CSV and SQL: check their form, find the fields, and write the lines.
+"""Byte loops over CSV rows and exports (CSV, SQL): check form, find fields, write lines.
 
-Rows in any other form than the usual one are left to the plain reader. Content must end with LF, so that
-no loop runs past it; quotes, delimiters and separators are ASCII and not LF. Import late, see `jit`.
+Rows in any other form than the usual one are left to the plain reader. Content must end with LF, so
+that no loop runs past it; quotes, delimiters and separators are ASCII and not LF. Import late, see
+`jit`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from storage_consumer.decode.kernels.wide_words import (
 (SINGLE_FIELD, TEXT_FIELD, PLAIN_FIELD, BYTES_FIELD, HEX_FIELD, BASE64_FIELD) = range(FLOAT_FIELD + 1, FLOAT_FIELD + 7)
 """Forms of values besides those of numbers.
 
-A FLOAT certain to be within range, any text, a text without a quote inside, and bytes in three spellings.
+A FLOAT certain to be within range, any text, a text without a quote inside, and bytes in three
+spellings.
 """
 NO_DIGIT = 255
 DIGITS = np.full(256, NO_DIGIT, np.uint8)
@@ -58,7 +60,7 @@ _IS_HEX[list(b"0123456789abcdefABCDEF")] = True
 _IS_ESCAPED = np.zeros((2, 256), np.bool_)
 _IS_ESCAPED[0, list(b"0nr\\")] = True
 _IS_ESCAPED[1, list(b"0nrZ\\'\"")] = True
-"""What Dumpling and mydumper write after a backslash, in CSV besides the mark, and in SQL: all else shows that backslashes are content."""
+"""What dumpers write after a backslash, in CSV also the mark; all else means no escapes."""
 _PERCENT, _UNDERLINE, _SMALL_A, _SMALL_F = b"%_af"
 _TO_CAPITAL = 32
 _SQL_MEANS = np.arange(256, dtype=np.uint8)
@@ -71,17 +73,18 @@ NO_QUOTE = 256
 
 
 def _step(odd: int, quotes: int) -> int:
-    """Return which byte of a word comes right after a closing quote; otherwise -1 if the word ends in an odd run of quotes, else -2.
+    """Return the byte after a closing quote in a word; -1 if it ends in an odd run, else -2.
 
-    `quotes`: a bit for each byte that is a quote. `odd`: whether the word follows an odd run of quotes.
+    `quotes`: a bit for each byte that is a quote. `odd`: whether the word follows an odd run of
+    quotes.
     """
     for place in range(WORD):
         is_quote = quotes >> place & 1
-        # Each pair of quotes stands for a quote inside the text, so the last one of an odd run closes it.
+        # Each pair is one quote of the text: the last quote of an odd run closes it.
         if odd and not is_quote:
             return place
         odd ^= is_quote
-    # Below 0, so that the caller cannot take it for a place: -1 and -2 keep `odd` for the next word.
+    # Below 0, so never a place: -1 and -2 keep `odd` for the next word.
     return odd - 2
 
 
@@ -93,7 +96,7 @@ class Marks(NamedTuple):
     """The bytes around values and rows."""
 
     quote: int
-    """The byte around texts, or `NO_QUOTE`: then each value ends at the next separator that no backslash escapes."""
+    """The byte around texts or `NO_QUOTE`: then values end at the next unescaped separator."""
     separator: int
     is_sql: bool
     """A row is in parentheses; else it ends with LF."""
@@ -152,16 +155,19 @@ def _next(text: Text, at: int, byte: int) -> int:
 
 @inlined
 def free_end(text: Text, at: int, quote: int) -> int:
-    """Return where the text that begins after the quote before `at` ends, closing quote included; -1 if it has no end. Two quotes in a row are one inside it."""
+    """Return a text's end after the quote before `at`, quote included; -1 for none.
+
+    Two quotes in a row are one inside it.
+    """
     wanted, odd = all_bytes(quote), 0
     while at < len(text.words):
         step: int = _STEPS[odd, bits(text.words[at], wanted)]
         if step >= 0:
             return at + step
-        # No closing quote yet. The step also carries over whether an odd run of quotes touches the next word.
+        # No closing quote yet; the step carries over whether an odd run touches the next word.
         odd = step + 2
         at += WORD
-    # The last seven places have no word. The same rule, byte by byte: stop at what follows an odd run.
+    # The last seven places form no word: the same rule by bytes, up to an odd run's end.
     while at < len(text.bytes) and (text.bytes[at] == quote or not odd):
         odd ^= text.bytes[at] == quote
         at += 1
@@ -170,7 +176,7 @@ def free_end(text: Text, at: int, quote: int) -> int:
 
 @inlined
 def base64_end(content: Bytes, at: int, quote: int) -> int:
-    """Return where the base64 text that begins at `at` ends, closing quote included; -1 if it is not base64."""
+    """Return a base64 text's end, closing quote included; -1 if it is not base64."""
     start = at
     # LF is neither a digit nor a pad, so both loops end before the content does.
     while DIGITS[content[at]] != NO_DIGIT:
@@ -185,10 +191,10 @@ def base64_end(content: Bytes, at: int, quote: int) -> int:
 
 @inlined
 def _field_end(text: Text, at: int, quote: int, code: int) -> int:
-    """Return where the field at `at` of a row of TiCDC ends; -1 if it is neither NULL nor of this form."""
+    """Return the end of TiCDC's field at `at`; -1 if it is neither NULL nor of this form."""
     content = text.bytes
     if content[at] == ESCAPE:
-        # Bulk reading needs ``\N`` as the marker. A text is in quotes, so a bare backslash begins nothing else.
+        # Bulk needs ``\N`` as marker: texts are quoted, so a bare backslash begins only that.
         return at + 2 if content[at + 1] == _CAPITAL_N else -1
     if code <= FLOAT_FIELD:
         return number_end(content, at, code)
@@ -198,14 +204,14 @@ def _field_end(text: Text, at: int, quote: int, code: int) -> int:
         return base64_end(content, at + 1, quote)
     if code == TEXT_FIELD:
         return free_end(text, at + 1, quote)
-    # TiCDC formats these texts itself (dates, decimals). Rows whose quote may occur in one are not read in bulk.
+    # TiCDC formats these texts (dates, decimals); bulk reads no rows whose quote may be in one.
     at = _next(text, at + 1, quote)
     return at + 1 if at < len(content) else -1
 
 
 @inlined
 def _head_end(content: Bytes, at: int, form: RowBytes, found: RowsFound, row: int) -> int:
-    """Read a row of TiCDC up to its values; return the place of the delimiter before them, or -1 for another form."""
+    """Read TiCDC's row up to its values; return the delimiter before them, or -1."""
     marks = form.marks
     if at + 2 >= len(content) or content[at] != marks.quote or not begins(content, at + 2, form.names):
         return -1
@@ -229,7 +235,7 @@ def _head_end(content: Bytes, at: int, form: RowBytes, found: RowsFound, row: in
 
 @inlined
 def _row_end(content: Bytes, at: int, marks: Marks) -> int:
-    """Return where what follows a row begins, if its last value ends at `at`; -1 if the row does not end there."""
+    """Return the end of a row whose last value ends at `at`; -1 if it does not end there."""
     if marks.is_sql:
         ends = content[at] == _CLOSE and at + 1 < len(content) and content[at + 1] in (_COMMA, _END)
         return at + 2 if ends else -1
@@ -257,8 +263,8 @@ def find_changes(text: Text, form: RowBytes, found: RowsFound) -> int:
             found.borders[row, 2 * value], found.borders[row, 2 * value + 1] = start, at
             if at >= 0 and value < last and content[at] != form.marks.separator:
                 at = -1
-        # Only the whole terminator ends a row: a text may hold CR and LF. Where the next row begins is
-        # not known without reading this one, so nothing after it is looked at.
+        # Only the whole terminator ends a row: a text may hold CR and LF. Where the next row begins
+        # is not known without reading this one, so nothing after it is looked at.
         at = _row_end(content, at, form.marks) if at >= 0 else -1
         if at < 0:
             return row
@@ -268,7 +274,7 @@ def find_changes(text: Text, form: RowBytes, found: RowsFound) -> int:
 
 @inlined
 def write_doubled(text: Text, start: int, end: int, quote: int, out: Text, at: int) -> int:
-    """Write a text as a line has it, escaped and with doubled quotes undoubled; return where it ends."""
+    """Write a text into a line, escaped, quotes undoubled; return where it ends."""
     quotes, escapes, tabs, ends = all_bytes(quote), all_bytes(ESCAPE), all_bytes(TAB), all_bytes(LF)
     while start < end:
         # Eight bytes at once, up to the next one that needs a look.
@@ -276,7 +282,8 @@ def write_doubled(text: Text, start: int, end: int, quote: int, out: Text, at: i
             word = text.words[start]
             marked = matching(word, quotes) | matching(word, escapes) | matching(word, tabs) | matching(word, ends)
             count = min(first(marked) if marked else WORD, end - start)
-            # Copy the whole word but advance only past its plain bytes: the rest is overwritten by what comes next.
+            # Copy the whole word but advance only past its plain bytes: the rest is overwritten by
+            # what comes next.
             out.words[at] = word
             start += count
             at += count
@@ -294,7 +301,7 @@ def write_doubled(text: Text, start: int, end: int, quote: int, out: Text, at: i
 
 @inlined
 def write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write base64, in whole groups of four digits, as hexadecimal digits; return where they end."""
+    """Write base64 in groups of four as hexadecimal digits; return where they end."""
     for place in range(start, end, 4):
         held = 0
         for step in range(4):
@@ -311,13 +318,13 @@ def write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> i
 
 @inlined
 def _is_escaped(byte: int, mark: int, marks: Marks) -> bool:
-    """Return whether a byte may follow a backslash; `mark`: the byte of a CSV file that needs one."""
+    """Return whether a byte may follow a backslash; `mark`: a CSV file's byte that needs it."""
     return bool(_IS_ESCAPED[int(marks.is_sql), byte]) or byte == mark
 
 
 @inlined
 def _escaped_end(text: Text, at: int, marks: Marks) -> int:
-    """Return where the text that begins at `at`, with escapes, ends, closing quote included; -1 if it has no end."""
+    """Return an escaped text's end, closing quote included; -1 if it has no end."""
     quotes, escapes = all_bytes(marks.quote), all_bytes(ESCAPE)
     while at < len(text.bytes):
         if at < len(text.words):
@@ -340,7 +347,7 @@ def _escaped_end(text: Text, at: int, marks: Marks) -> int:
 
 @inlined
 def _hex_end(content: Bytes, at: int, quote: int) -> int:
-    """Return where the pairs of hexadecimal digits at `at` end, closing quote included; -1 if there are no such."""
+    """Return the end of pairs of hexadecimal digits, closing quote included; -1 for none."""
     start = at
     # LF is no digit, so this ends before the content does.
     while _IS_HEX[content[at]]:
@@ -376,7 +383,7 @@ def is_null(content: Bytes, start: int, end: int, form: RowBytes, value: int) ->
 
 @inlined
 def _unquoted_end(text: Text, at: int, value: int, form: RowBytes) -> int:
-    """Return where the text or bytes at `at` end that nothing is around; -1 if they are not of this form."""
+    """Return the end of an unquoted text or bytes; -1 if they are not of this form."""
     # What stands for NULL may begin with a backslash, and is no escape.
     behind = at + len(form.null)
     if is_null(text.bytes, at, behind, form, value) and behind < len(text.bytes):
@@ -394,7 +401,7 @@ def _unquoted_end(text: Text, at: int, value: int, form: RowBytes) -> int:
 
 @inlined
 def _value_end(text: Text, at: int, value: int, form: RowBytes) -> int:
-    """Return where the value at `at` ends; -1 if it is neither NULL nor of the form of the value at this index."""
+    """Return a value's end; -1 if it is neither NULL nor of this index's form."""
     content, marks, code = text.bytes, form.marks, form.values[value]
     is_quoted = content[at] == marks.quote
     if code <= SINGLE_FIELD and (is_quoted or content[at] == MINUS or ZERO <= content[at] <= _NINE):
@@ -421,7 +428,7 @@ def _value_end(text: Text, at: int, value: int, form: RowBytes) -> int:
 
 @inlined
 def _values_end(text: Text, at: int, form: RowBytes, borders: Offsets) -> int:
-    """Find the values of a row that begins at `at`; return where the last one ends, or -1 for another form."""
+    """Find the values of the row at `at`; return the last one's end, or -1 for another form."""
     size, last = len(text.bytes), len(form.values) - 1
     for value in range(last + 1):
         if at >= size:
@@ -442,7 +449,7 @@ def _values_end(text: Text, at: int, form: RowBytes, borders: Offsets) -> int:
 
 @compiled
 def find_rows(text: Text, form: RowBytes, found: RowsFound) -> int:
-    """Find the rows of this form, of an export, at the start of a text, up to the end of a statement; return how many there are.
+    """Count and find an export's rows of this form at a text's start, to a statement's end.
 
     There are at most as many as `found` has room for.
     """
@@ -474,7 +481,7 @@ def _meaning(byte: int, marks: Marks) -> int:
 
 @inlined
 def _write_unescaped(text: Text, start: int, end: int, marks: Marks, out: Text, at: int) -> int:
-    """Write a text with escapes as a line has it; return where it ends. One word of room must follow."""
+    """Write a text with escapes into a line; return its end. A word of room must follow."""
     escapes, tabs, ends = all_bytes(ESCAPE), all_bytes(TAB), all_bytes(LF)
     while start < end:
         # Eight bytes at once, up to the next one that needs a look.
@@ -482,7 +489,8 @@ def _write_unescaped(text: Text, start: int, end: int, marks: Marks, out: Text, 
             word = text.words[start]
             marked = matching(word, escapes) | matching(word, tabs) | matching(word, ends)
             count = min(first(marked) if marked else WORD, end - start)
-            # Copy the whole word but advance only past its plain bytes: the rest is overwritten by what comes next.
+            # Copy the whole word but advance only past its plain bytes: the rest is overwritten by
+            # what comes next.
             out.words[at] = word
             start += count
             at += count
@@ -503,7 +511,7 @@ def _write_unescaped(text: Text, start: int, end: int, marks: Marks, out: Text, 
 
 @inlined
 def _write_bytes(content: Bytes, start: int, end: int, marks: Marks, out: Bytes, at: int) -> int:
-    """Write bytes that are written as they are, with escapes or doubled quotes, as hexadecimal digits; return where they end."""
+    """Write bytes with escapes or doubled quotes as hexadecimal digits; return their end."""
     while start < end:
         byte = content[start]
         if marks.escapes and byte == ESCAPE:
@@ -545,7 +553,7 @@ def _write_number(text: Text, start: int, end: int, code: int, out: Text, at: in
 
 @inlined
 def _write_quoted(text: Text, marks: Marks, start: int, end: int, code: int, out: Text, at: int) -> int:  # noqa: PLR0913, PLR0917 - as below
-    """Write what is between quotes, or has none around it, as a line has it; return where it ends."""
+    """Write quoted or unquoted content into a line; return where it ends."""
     if code == TEXT_FIELD and marks.escapes:
         return _write_unescaped(text, start, end, marks, out, at)
     if code in (TEXT_FIELD, PLAIN_FIELD):
@@ -583,8 +591,8 @@ def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold al
 ) -> int:
     """Write the lines of these rows, each followed by LF; return their size in bytes.
 
-    `borders`: see `RowsFound`. `fields`: for each column of a line, the index of its value in the row, or -1 minus its
-    index in `extra`.
+    `borders`: see `RowsFound`. `fields`: for each column of a line, the index of its value in the
+    row, or -1 minus its index in `extra`.
     """
     out, at = lines.text, 0
     for number in range(len(rows)):

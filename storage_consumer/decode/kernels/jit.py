@@ -1,7 +1,7 @@
 """Byte loops that Numba compiles to machine code when they first run.
 
-Only modules that are imported late may use it: importing Numba costs a process a quarter of a second and 60 MB, which
-small rounds and the driver do not need.
+Only modules that are imported late may use it: importing Numba costs a process a quarter of a
+second and 60 MB, which small rounds and the driver do not need.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ Loop = TypeVar("Loop", bound=Callable[..., object])
 
 
 def compiled(function: Loop) -> Loop:
-    """Return the function, compiled. It may call `inlined` functions only and cannot create arrays, so nothing counts references.
+    """Compile a function that calls only `inlined` ones and creates no arrays.
 
-    The compiled code is cached for the next process, in NUMBA_CACHE_DIR or the user's cache folder. Each process
-    compiles again, which takes some seconds, if that folder is not writable or others may write to it, and on executors
-    that get this package as a zip.
+    So nothing counts references.
+
+    The compiled code is cached for the next process, in NUMBA_CACHE_DIR or the user's cache folder.
+    Each process compiles again, which takes some seconds, if that folder is not writable or others
+    may write to it, and on executors that get this package as a zip.
     """
     kept = _njit(function, callable_by_python=True)
     with suppress(RuntimeError):  # no folder can be written to
         cache = _Cache(function)  # type: ignore[no-untyped-call] # Numba's
-        # Numba falls back on other places, such as `__pycache__`: use only the folder that was checked.
+        # Numba falls back to other places such as `__pycache__`: use only the checked folder.
         if _FOLDER and Path(cache.cache_path).is_relative_to(_FOLDER):
             kept._cache = cache  # noqa: SLF001 - as `enable_caching` does
     return cast("Loop", kept)
@@ -47,13 +49,13 @@ def inlined(function: Loop) -> Loop:
 
 
 class _Cache(FunctionCache):
-    """Compiled code in files. Where a file is unreadable, unwritable or holds something else, the function is compiled again."""
+    """Compiled code in files; where a file is unusable, the function is compiled again."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code for these argument types, or None if it has to be compiled.
 
-        Processes that compile for different types at the same time may use one file name. Code for other types would
-        read and write beyond its arrays, so the signature is checked.
+        Processes that compile for different types at the same time may use one file name. Code for
+        other types would read and write beyond its arrays, so the signature is checked.
         """
         try:
             found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call] # Numba's
@@ -71,7 +73,7 @@ class _Cache(FunctionCache):
 
 
 def _njit(function: Loop, *, callable_by_python: bool) -> Any:
-    """Return the function, compiled without Numba's runtime: counting references to arrays takes longer than most loops.
+    """Compile without Numba's runtime: counting references takes longer than most loops.
 
     Numba does not document these options; `pyproject.toml` allows only versions that have them.
     """
@@ -80,12 +82,13 @@ def _njit(function: Loop, *, callable_by_python: bool) -> Any:
 
 
 def _folder() -> Path | None:
-    """Return the cache folder for code compiled from exactly these sources; None if they are not files or the folder is not to be trusted.
+    """Return these sources' cache folder; None without source files or a trusted folder.
 
-    Numba alone notices a change of the module that a function is in, but not of the modules that it calls. Nor does it
-    separate the code of two kinds of processors that share a folder and compile at the same time (see `_Cache`).
+    Numba alone notices a change of the module that a function is in, but not of the modules that it
+    calls. Nor does it separate the code of two kinds of processors that share a folder and compile
+    at the same time (see `_Cache`).
     """
-    # What is loaded from here runs as machine code: the name covers everything that the code depends on.
+    # What is loaded from here runs as machine code: the name covers all that it depends on.
     digest = hashlib.sha256(repr((__version__, cpu_target.target_context.codegen().magic_tuple())).encode())
     sources = sorted(Path(__file__).parent.glob("*.py"))
     for path in sources:

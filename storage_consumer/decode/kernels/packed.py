@@ -1,9 +1,10 @@
-"""Values in the form in which others take them: columns as Arrow has them, and rows of MariaDB's bulk statements. Import late, see `jit`.
+"""Values as others take them: columns for Arrow, rows for MariaDB's bulk. Import late, see `jit`.
 
 Arrow: the values of a column, one after the other, from the bytes of CSV rows and of JSON messages.
 
-Bulk statements: from lines (see `wire_format`). Each value starts with one byte that says whether it is NULL. A value that is not NULL follows as
-a prepared statement sends its parameters: texts and bytes with a length prefix, integers in eight bytes.
+Bulk statements: from lines (see `wire_format`). Each value starts with one byte that says whether
+it is NULL. A value that is not NULL follows as a prepared statement sends its parameters: texts and
+bytes with a length prefix, integers in eight bytes.
 Format: mariadb.com/docs, COM_STMT_BULK_EXECUTE and "protocol data types".
 """
 
@@ -36,13 +37,13 @@ _NULL_LETTER, _PADDING, _JSON_NULL = b"N=n"
 
 
 def packed_csv(content: Bytes, starts: Offsets, ends: Offsets, quote: int, *, is_base64: bool) -> Packed:
-    """Return the values between these borders, quotes included; they were found to be of their form."""
+    """Return the values between these borders, quotes included, which have their form."""
     room = _room(starts, ends, is_base64)
     return room._replace(bytes=room.bytes[: _pack_csv(content, starts, ends, quote, room)])
 
 
 def packed_json(content: Bytes, starts: Offsets, ends: Offsets, *, is_binary: bool) -> Packed | None:
-    """Return the strings between these borders, quotes included; None if one of them is neither a string nor null."""
+    """Return strings between borders, quotes included; None if one is no string or null."""
     room = _room(starts, ends, is_binary)
     size = _pack_json(content, starts, ends, room)
     return None if size < 0 else room._replace(bytes=room.bytes[:size])
@@ -121,7 +122,7 @@ def _pack_json(content: Bytes, starts: Offsets, ends: Offsets, room: Packed) -> 
 
 @inlined
 def _unescape(content: Bytes, start: int, end: int, is_binary: bool, out: Bytes, at: int) -> int:  # noqa: FBT001 - Numba takes no keywords
-    """Write a string's characters: as UTF-8, or the byte that each code point up to U+00FF is; return where they end."""
+    """Write a string as UTF-8, or as the bytes of code points up to U+00FF; return its end."""
     while start < end:
         if content[start] < 128 and content[start] != ESCAPE:  # noqa: PLR2004 - ASCII
             out[at] = content[start]
@@ -142,10 +143,10 @@ def _unescape(content: Bytes, start: int, end: int, is_binary: bool, out: Bytes,
 
 
 TEXT_VALUE, HEX_VALUE, NUMBER_VALUE = range(3)
-"""What a field becomes: its text, the bytes of its hexadecimal digits, or the number that its digits spell."""
+"""What a field becomes: its text, the bytes of its hexadecimal digits, or its number."""
 _IS_VALUE, _IS_NULL = 0, 1
 _LONGEST_PREFIX = 9
-"""Bytes reserved for a field besides its content: the NULL byte and a length, or the NULL byte and a number."""
+"""Bytes reserved besides a field's content: the NULL byte with a length or a number."""
 _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFC, 0xFD, 0xFE
 """First byte of a length that takes 2, 3 or 8 more bytes."""
 _LESS_THAN_ONE, _LESS_THAN_TWO, _LESS_THAN_THREE = 251, 1 << 16, 1 << 24
@@ -166,10 +167,10 @@ class _Field(NamedTuple):
 
 
 def bulk_rows(lines: Lines, kinds: Offsets) -> memoryview | None:
-    """Return the encoded rows of `lines`, or None if a line has another number of fields or a field does not fit its kind."""
+    """Return `lines` as encoded rows; None if a line has other fields or one does not fit."""
     content, starts, ends = lines.places()
-    # The NULL byte and a length of nine bytes are one byte more than `_LONGEST_PREFIX`. Each field has that byte: its
-    # separator counts in `lines.size`, and is not written.
+    # The NULL byte and a length of nine bytes are one byte more than `_LONGEST_PREFIX`. Each field
+    # has that byte: its separator counts in `lines.size`, and is not written.
     room = lines.size + _LONGEST_PREFIX * len(lines) * len(kinds) + WORD
     out = text_of(np.empty(room, np.uint8))
     end = _write(text_of(content), starts, ends, kinds, out)
@@ -199,9 +200,10 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
 
 @inlined
 def _field_of(source: Text, start: int, limit: int) -> _Field:
-    """Return the field that begins at `start` and ends at the next TAB, or at `limit` if that comes first."""
+    """Return the field from `start` to the next TAB, or to `limit` if that is first."""
     at, escaped = start, False
-    # Skip by words to the first TAB or escape. Later bytes need a look one by one, since an escape must be remembered.
+    # Skip by words to the first TAB or escape. Later bytes need a look one by one, since an escape
+    # must be remembered.
     while at < limit and at < len(source.words):
         word = source.words[at]
         found = matching(word, all_bytes(TAB)) | matching(word, all_bytes(ESCAPE))
@@ -274,7 +276,7 @@ def _write_length(size: int, out: Bytes, at: int) -> int:
 
 @inlined
 def _write_unescaped(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write a text that holds escapes; return where it ends, or -1 if an escape is incomplete or unknown."""
+    """Write a text with escapes; return its end, or -1 for a partial or unknown escape."""
     # The length comes first on the wire, so count the characters before writing any.
     size, place = 0, start
     while place < end:

@@ -1,4 +1,4 @@
-"""Lines of many rows in one byte array (see `wire_format`): they go from file to target without one object for each."""
+"""Lines of many rows in one byte array (`wire_format`), from file to target without objects."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from storage_consumer.decode.kernels.arrays import Bytes, Offsets, Places
 
 _LF = b"\n"
 FEW = 500
-"""Below this number of lines Python is as fast as a compiled loop, which costs a process the import of the compiler."""
+"""Below this number of lines Python is as fast, and spares the import of the compiler."""
 
 
 class Lines(Sequence[bytes]):
-    """A sequence of lines; each is `bytes` without its LF. Choosing lines of an array copies nothing until they are packed."""
+    """Lines as `bytes` without LF; chosen ones are copied only when they are packed."""
 
     __slots__ = ("_content", "_ends", "_starts")
 
@@ -28,7 +28,7 @@ class Lines(Sequence[bytes]):
 
     @classmethod
     def side_by_side(cls, content: Bytes, ends: Offsets) -> Lines:
-        """Return the lines of `content`, which are adjacent and each followed by the LF at its place in `ends`."""
+        """Return `content`'s adjacent lines, each followed by the LF at its place in `ends`."""
         # Cut to the number of ends: without lines there is no first place either.
         return cls(content, np.append(0, ends[:-1] + 1)[: len(ends)], ends)
 
@@ -45,7 +45,7 @@ class Lines(Sequence[bytes]):
         """Return the lines of all parts, of which there is at least one."""
         if len(parts) == 1:
             return parts[0]
-        # Only packed lines can be concatenated: each part may have been chosen from a much larger array.
+        # Only packed lines concatenate: each part may be chosen from a much larger array.
         packed = [part.packed() for part in parts]
         starts = np.cumsum([0, *(len(content) for content, _ in packed[:-1])]).tolist()
         ends = [ends + start for (_, ends), start in zip(packed, starts, strict=True)]
@@ -74,9 +74,10 @@ class Lines(Sequence[bytes]):
         return gather(*self.places()), found
 
     def places(self) -> tuple[Bytes, Offsets, Offsets]:
-        """Return read-only bytes that hold all lines, where in these each line begins, and where its LF is."""
+        """Return read-only bytes of all lines, where each begins, and where its LF is."""
         content = self._content.view()
-        content.flags.writeable = False  # also the same type for compiled loops, whatever the bytes come from
+        # also the same type for compiled loops, whatever the bytes come from
+        content.flags.writeable = False
         return content, self._starts, self._ends
 
     @property

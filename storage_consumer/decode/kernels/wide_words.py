@@ -1,4 +1,4 @@
-"""What all loops share: words of eight bytes in one step, UTF-8, numbers, and the parts of lines. Import late, see `jit`."""
+"""What all loops share: eight-byte words, UTF-8, numbers, parts of lines. Import late: `jit`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TWO, _THREE, _FOUR, _BEHIND_FOUR = 0xC2, 0xE0, 0xF0, 0xF5
 _LEAST_OF_THREE, _LEAST_OF_FOUR = 0xA0, 0x90
 """Least second bytes after the lowest first bytes: lower ones would be overlong encodings."""
 _SURROGATE, _HALVES, _LAST, _BEHIND_LAST = 0xED, 0xA0, 0xF4, 0x90
-"""First and second bytes of surrogates, which are not characters, and of code points beyond the last one."""
+"""First and second bytes of surrogates, no characters, and of code points past the last."""
 
 
 class Text(NamedTuple):
@@ -37,7 +37,8 @@ class Text(NamedTuple):
 def text_of(content: bytes | bytearray | Bytes) -> Text:
     """Return content as loops take it; an array can be written to."""
     array = content if isinstance(content, np.ndarray) else np.frombuffer(content, np.uint8)
-    # Overlapping words, one for each byte: stride 1. They are unaligned; `first` and `bits` read them as little-endian.
+    # Overlapping words, one for each byte: stride 1. They are unaligned; `first` and `bits` read
+    # them as little-endian.
     count = max(0, len(array) - WORD + 1)
     return Text(array, np.ndarray((count,), np.uint64, array.data, strides=(1,)))
 
@@ -50,8 +51,9 @@ def all_bytes(byte: int) -> np.uint64:
 
 @inlined
 def matching(word: np.uint64, wanted: np.uint64) -> np.uint64:
-    """Return a word that is not 0 if a byte of `word` is the byte of `wanted`; `first` finds it. Results for several bytes may be OR-ed."""
-    # The subtraction borrows, so marks above the lowest may be false. The lowest is exact, and `first` reads no other.
+    """Return non-zero if `word` has a byte of `wanted`; `first` finds it; results may be OR-ed."""
+    # The subtraction borrows, so marks above the lowest may be false. The lowest is exact, and
+    # `first` reads no other.
     others = word ^ wanted
     return (others - _ONES) & ~others & _TOPS
 
@@ -59,7 +61,7 @@ def matching(word: np.uint64, wanted: np.uint64) -> np.uint64:
 @inlined
 def first(marked: np.uint64) -> int:
     """Return the index of the first marked byte; at least one must be marked."""
-    # All bits below the lowest mark; the multiplication sums up the lowest bit of each byte into the top byte.
+    # All bits below the lowest mark; the multiplication sums bytes' lowest bits on top.
     below = (marked & (~marked + _ONE)) - _ONE
     return np.int64((((below & _ONES) * _ONES) >> _TOP_BYTE) - _ONE)  # type: ignore[return-value] # what Python's own integer is compiled to
 
@@ -67,8 +69,8 @@ def first(marked: np.uint64) -> int:
 @inlined
 def bits(word: np.uint64, wanted: np.uint64) -> int:
     """Return which bytes of the word are the byte of `wanted`, the first one in the lowest bit."""
-    # Unlike `matching` this marks exactly: each byte is added within seven bits, so nothing carries. The multiplication
-    # gathers the marks.
+    # Unlike `matching` this marks exactly: each byte is added within seven bits, so nothing
+    # carries. The multiplication gathers the marks.
     others = word ^ wanted
     tops = ~(((others & _LOWS) + _LOWS) | others) & _TOPS
     return np.int64((tops >> _SEVEN) * _MARKS_TO_TOP >> _TOP_BYTE)  # type: ignore[return-value] # as above
@@ -76,7 +78,7 @@ def bits(word: np.uint64, wanted: np.uint64) -> int:
 
 @inlined
 def copy(text: Text, start: int, end: int, out: Text, at: int) -> int:
-    """Write bytes as they are; return where they end. One word of room must follow, whose bytes may change."""
+    """Write bytes; return where they end. A word of room must follow, to be overwritten."""
     size = end - start
     place = 0
     # Whole words may run past the end of the piece, which is why the output needs a spare word.
@@ -129,7 +131,8 @@ def _goes_on(content: Bytes, at: int) -> bool:
 @inlined
 def _character_end(content: Bytes, at: int) -> int:
     """Return where the non-ASCII character at `at` ends; -1 if it is not one."""
-    # Content ends with LF, which continues no character: each byte is read only after the ones before it continued.
+    # Content ends with LF, which continues no character: each byte is read only after the ones
+    # before it continued.
     first, second = content[at], content[at + 1]
     if not (_TWO <= first < _BEHIND_FOUR and _goes_on(content, at + 1)):
         return -1
@@ -146,7 +149,7 @@ def _character_end(content: Bytes, at: int) -> int:
 
 @inlined
 def utf8_between(text: Text, at: int, end: int) -> bool:
-    """Return whether the bytes from `at` to `end`, where an ASCII character follows or the text ends, are UTF-8 throughout."""
+    """Return whether `at` to `end` is UTF-8; an ASCII character or nothing must follow."""
     while at < end:
         # No byte of the word has its top bit set: eight ASCII characters.
         if at + WORD <= end and text.words[at] & _TOPS == _NONE:
@@ -168,7 +171,7 @@ MINUS, POINT, ZERO, _NINE, _PLUS, _EXPONENT, _SMALL_EXPONENT = b"-.09+Ee"
 _MOST_DIGITS, _YEAR_DIGITS = 20, 4
 """Most digits of a 64-bit integer, without its sign, and of a year."""
 _SURE_DIGITS, _SURE_EXPONENT = 38, 37
-"""Numbers with at most so many digits before the point, or with one digit and at most this exponent, are below the largest FLOAT."""
+"""Numbers of at most these digits before the point, or one and this exponent, fit a FLOAT."""
 _TIMES_TEN = np.uint64(10)
 _LARGEST = np.uint64(2**63 - 1)
 
@@ -184,7 +187,7 @@ def digits_end(content: Bytes, at: int) -> int:
 
 @inlined
 def _fraction_end(content: Bytes, at: int) -> int:
-    """Return where the optional fraction and exponent at `at` end; -1 if one of them has no digits."""
+    """Return the end of an optional fraction and exponent; -1 if one has no digits."""
     if content[at] == POINT:
         end = digits_end(content, at + 1)
         if end == at + 1:
@@ -213,7 +216,7 @@ def number_end(content: Bytes, at: int, form: int) -> int:
 
 @inlined
 def single_end(content: Bytes, at: int) -> int:
-    """Return where the FLOAT at `at` ends; -1 if there is none, or if it may exceed the largest FLOAT."""
+    """Return the end of the FLOAT at `at`; -1 if there is none or it may be too large."""
     start = at + (content[at] == MINUS)
     whole = digits_end(content, start)
     end = number_end(content, at, FLOAT_FIELD)
@@ -222,7 +225,7 @@ def single_end(content: Bytes, at: int) -> int:
     fraction = digits_end(content, whole + 1) if content[whole] == POINT else whole
     if fraction == end:
         return end
-    # What is left is an exponent: of one digit before the point it may have two digits, if it is positive.
+    # The rest is an exponent, of two digits if positive after one digit before the point.
     if content[fraction + 1] == MINUS:
         return end if whole - start == 1 else -1
     begin = fraction + 1 + (content[fraction + 1] == _PLUS)
@@ -236,10 +239,10 @@ def single_end(content: Bytes, at: int) -> int:
 
 @inlined
 def number_of(content: Bytes, start: int, end: int) -> int:
-    """Return the number that these digits spell; -1 if they are not digits, have a leading zero, or need more than 63 bits."""
+    """Return the digits' number; -1 if not digits, with a leading zero or over 63 bits."""
     if end == start or end - start >= _MOST_DIGITS or (content[start] == ZERO and end - start > 1):
         return -1
-    # 19 digits at most: these never overflow 64 unsigned bits, so one comparison at the end is enough.
+    # Up to 19 digits never overflow 64 unsigned bits: one comparison at the end is enough.
     number = np.uint64(0)
     for place in range(start, end):
         digit = content[place] - ZERO
@@ -252,9 +255,10 @@ def number_of(content: Bytes, start: int, end: int) -> int:
 
 @compiled
 def read_integers(content: Bytes, starts: Offsets, ends: Offsets, numbers: Offsets) -> bool:
-    """Read the numbers between these places (end exclusive), each with an optional minus; return whether all could be read.
+    """Read numbers between places (end exclusive), maybe with a minus; return whether all are.
 
-    Not readable are empty numbers, unusual spellings (``007``, ``-0``), and numbers of more than 63 bits.
+    Not readable are empty numbers, unusual spellings (``007``, ``-0``), and numbers of more than 63
+    bits.
     """
     for row in range(len(starts)):
         start = starts[row]
@@ -286,7 +290,7 @@ class LineRoom(NamedTuple):
 
 
 def room_for(size: int, rows: int, columns: int) -> LineRoom:
-    """Return buffers for `rows` lines of `columns` fields whose total size is at most `size` bytes."""
+    """Return buffers for `rows` lines of `columns` fields, of at most `size` bytes."""
     # One byte for the separator after each field; the spare word is what `copy` may overwrite.
     return LineRoom(text_of(np.empty(size + rows * columns + WORD, np.uint8)), np.empty(rows, np.int64))
 
@@ -294,9 +298,10 @@ def room_for(size: int, rows: int, columns: int) -> LineRoom:
 def line_fields(
     written: Sequence[int], converted: Mapping[int, list[bytes]], place_of: Sequence[int], rows: int
 ) -> tuple[Offsets, Extra]:
-    """Return for each column of `rows` lines its index in a row, or -1 minus its index in the other fields; and these fields.
+    """Return per column its index in a row, or -1 minus that in other fields; and these fields.
 
-    `converted`: the other fields, by index in the layout. `place_of`: the index in a row of each column of the layout.
+    `converted`: the other fields, by index in the layout. `place_of`: the index in a row of each
+    column of the layout.
     """
     extra = [converted[place] for place in written if place in converted]
     # Below 0, so that one array says for each field both where it comes from and which it is there.
@@ -306,7 +311,8 @@ def line_fields(
     # The fields lie in one text, column after column: the sum runs through all columns.
     ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
     borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if rows else ends
-    # Never empty, even without fields: the compiler then sees the same types and needs no second version of the loop.
+    # Never empty, even without fields: the compiler then sees the same types and needs no second
+    # version of the loop.
     content = b"".join(chain(*extra, (bytes(2 * WORD),)))
     return np.array(fields, np.int64), Extra(text_of(content), borders)
 

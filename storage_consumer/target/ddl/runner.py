@@ -387,7 +387,7 @@ class DdlRunner:
         self._target.execute_ddl(statement, "", started.step.version, ignorable)
 
     def _wait_while(self, started: _Started, statement: str, is_so: Callable[[], bool]) -> None:
-        """Wait while `is_so`; raise `TargetUnavailable` after too long, `Abandoned` if asked."""
+        """Wait while `is_so`; raise `TargetUnavailable` if out of patience, or `Abandoned`."""
         # Not 0, so that the first look that finds it running is logged.
         step, began, logged_at = started.step, self._clock.monotonic(), -_LOGGED_EVERY
         while is_so():
