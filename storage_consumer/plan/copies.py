@@ -1,4 +1,4 @@
-"""What a copy of a table has to hold for the table to continue, what the last copy held, and the proof that no change lies between a copy and the changefeed."""
+"""What a copy of a table must hold, what the last one held, and proof that no change is lost."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ class Copies:
     """What a copy of a table has to hold, and what the last one held."""
 
     copy_from: int = 0
-    """A copy as of this TSO or later holds what no file holds any more; 0 where nothing is known to be missing."""
+    """A copy as of this TSO or later holds what no file does; 0 if nothing is known to be missing.
+    """
     absent: Mapping[str, int] = field(default_factory=dict)
-    """Sequence → the highest number (inclusive) that was listed or missed, for sequences that lack one."""
+    """Sequence → highest number (inclusive) listed or missed, for sequences that lack one."""
     copied_at: int = 0
     """TSO of the last copy, 0 for none."""
     passed: Mapping[str, int] = field(default_factory=dict)
-    """Sequence → number up to which (inclusive) absent files are not waited for: that copy holds their rows."""
+    """Sequence → number (inclusive) up to which absent files are in that copy: no wait for them."""
     listed: Mapping[str, int] = field(default_factory=dict)
-    """Sequence → highest number of the files that were there, unread, when the bucket was last listed with unread ones.
+    """Sequence → highest number of the files that were there, unread, when the bucket was last
+    listed with unread ones.
 
     One that is finished by now is not missed.
     """
@@ -33,18 +35,18 @@ class Copies:
     """TSO of when the last of them came: a copy as of then or later holds all their rows."""
 
     def is_of_note(self, sequences: FileSequences) -> bool:
-        """Return whether a start has to know it of a table that the bucket may not show: what it lacks, or that it was copied."""
+        """Return whether a start must know it of a table that may not be in the bucket."""
         return bool(self.copy_from or self.absent or self.copied_at or self.passed or self.missed(sequences))
 
     def missed(self, sequences: FileSequences) -> dict[str, int]:
-        """Return the listed files, by sequence and number, that are neither listed nor finished now."""
+        """Return listed files, by sequence and number, that are now neither listed nor finished."""
         found = {name: sequences.missed(name, number) for name, number in self.listed.items()}
         return {name: number for name, number in found.items() if number}
 
     def renewed(self, at: int) -> Copies:
-        """Return what is known after a copy as of the TSO `at`: files that were listed after it are still needed."""
+        """Return what is known after a copy as of TSO `at`: files listed after it are needed."""
         passed = {**self.passed, **self.absent}
-        # Some of the listed files may have come after the copy, and nothing shows which: all stay needed.
+        # Some listed files may have come after the copy, unknown which: all stay needed.
         if at < self.listed_at:
             return Copies(copied_at=at, passed=passed, listed=self.listed, listed_at=self.listed_at)
         more = {sequence: max(number, passed.get(sequence, 0)) for sequence, number in self.listed.items()}
@@ -92,14 +94,16 @@ class CopyLedger:
                 self._sequences[sequence].let_go(upto)
 
     def hand_on(self, version: int, *, recreated: bool) -> None:
-        """Note that by a statement the name went to another table, whose copy holds all that was in this one until then.
+        """Note that a statement gave the name to a table whose copy holds this one's content.
 
-        A table that was created again under the name (`recreated`) keeps what is known of it: what it lacks. `copied_at` is right
-        before the statement that took the name away: others of its version may lead to this table.
+        A table that was created again under the name (`recreated`) keeps what is known of it: what
+        it lacks. `copied_at` is right before the statement that took the name away: others of its
+        version may lead to this table.
         """
         known = self._known
         lacks = {sequence: last for sequence, _, last in self.gaps()} | dict(known.absent)
-        # Older versions hold rows of the table that had the name until then: they are in its copy, under the new name.
+        # Older versions hold rows of the table that had the name until then: they are in its copy,
+        # under the new name.
         passed = {sequence: last for sequence, last in lacks.items() if self._files.is_before(sequence, version)}
         absent = {sequence: last for sequence, last in known.absent.items() if sequence not in passed}
         self._known = Copies(
@@ -119,9 +123,12 @@ class CopyLedger:
         self._known = replace(self._known, copy_from=max(self._known.copy_from, at))
 
     def miss(self, files: Iterable[tuple[str, int, int]], now: int) -> bool:
-        """Note what is missing, as sequence, number and highest number known there; return whether it is news. `now`: a TSO."""
+        """Note a missing file with sequence and highest number; return whether it is news.
+
+        `now` is a TSO.
+        """
         absent = self._known.absent
-        # At or below the highest number that a copy has to hold already, another missing one changes nothing.
+        # Up to the highest number that a copy must hold anyway, one more changes nothing.
         new = {sequence: last for sequence, number, last in files if absent.get(sequence, 0) < number}
         if new:
             self._known = replace(self._known, absent={**absent, **new})
@@ -133,9 +140,10 @@ class CopyLedger:
         self._changed = True
 
     def note_listed(self, there: Mapping[str, int], now: int) -> bool:
-        """Note the unread files that are `there`, so that a later run misses those that are gone by then; return whether to store it.
+        """Note the unread files `there`, for a later run to miss; return whether to store it.
 
-        What was noted before and has been read since needs no note any more; what is missing keeps its own. `now`: a TSO.
+        What was noted before and has been read since needs no note any more; what is missing keeps
+        its own. `now`: a TSO.
         """
         listed, changed, self._changed = self._known.listed, self._changed, False
         if not (there or listed):
@@ -145,14 +153,15 @@ class CopyLedger:
         for sequence, number in missed.items():
             upto[sequence] = max(number, there.get(sequence, 0))
         grown = any(listed.get(sequence, 0) < number for sequence, number in upto.items())
-        # A file that was rewritten, before it was read or since, may hold rows which a copy as of the former time lacks.
+        # A file that was rewritten, before it was read or since, may hold rows which a copy as of
+        # the former time lacks.
         is_news = grown or bool(there and changed) or any(self._sequences[name].rewritten for name in there)
         if is_news or upto != listed:
             self._known = replace(self._known, listed=upto, listed_at=now if is_news else self._known.listed_at)
         return is_news
 
     def forget(self) -> bool:
-        """Stop waiting for files that are gone, since others hold their rows; return whether there were any."""
+        """Stop waiting for gone files whose rows others hold; return whether there were any."""
         known = self._known
         for sequence, upto in known.listed.items():
             self._sequences[sequence].let_go(upto)
@@ -169,7 +178,7 @@ class CopyLedger:
         ]
 
     def first_missing(self, storage_checkpoint: int) -> str:
-        """Return which file or schema file is missing that the storage checkpoint covers, or an empty text."""
+        """Return which file is missing that the storage checkpoint covers, or an empty text."""
         missed = self._files.not_there(self._known.absent)
         # What has come since is no longer missed.
         absent = {sequence: upto for sequence, _, upto in missed}
@@ -201,11 +210,13 @@ _NEW_FEED = "a new changefeed at the copy, `cdc cli changefeed create --start-ts
 
 
 def gap_proof(low: int, start_ts: int, first_storage_checkpoint: int) -> str:
-    """Return an empty text if every change after the copy is in the bucket; else what is missing, with both remedies.
+    """Return what is missing after the copy, with both remedies; empty if nothing is.
 
-    `low`: the TSO at or below which the copy holds every change. `start_ts`: the changefeed's start-ts, 0 if nobody gave it.
-    `first_storage_checkpoint`: the checkpoint of ``metadata`` that this state saw first, 0 if it has seen none. A changefeed's checkpoint
-    never lies before its start-ts, so a checkpoint at or before the copy is as good a proof. Files that only look old are none.
+    `low`: the TSO at or below which the copy holds every change. `start_ts`: the changefeed's
+    start-ts, 0 if nobody gave it. `first_storage_checkpoint`: the checkpoint of ``metadata`` that
+    this state saw first, 0 if it has seen none. A changefeed's checkpoint never lies before its
+    start-ts, so a checkpoint at or before the copy is as good a proof. Files that only look old are
+    none.
     """
     if start_ts:
         if begins_in_time(start_ts, low):
@@ -230,14 +241,15 @@ def gap_proof(low: int, start_ts: int, first_storage_checkpoint: int) -> str:
 
 
 def is_in_future(low: int, now_ms: float) -> bool:
-    """Return whether no source can have issued the TSO of a copy yet; `now_ms`: milliseconds since 1970-01-01 UTC by another clock."""
+    """Return whether a copy's TSO is in the future; `now_ms`: since 1970 by another clock."""
     return physical_ms(low) > now_ms + _AHEAD_MS
 
 
 def refused_future(low: int, now: float, storage_checkpoint: int) -> str:
-    """Return why a copy that is as of the TSO `low` cannot be used, or "": all that the bucket brings up to then would be left out.
+    """Return why a copy as of the future TSO `low` cannot be used, or ""; it would hide changes.
 
-    `now`: seconds by our clock, which may be wrong; the source's clock has reached the checkpoint that the bucket reports.
+    `now`: seconds by our clock, which may be wrong; the source's clock has reached the checkpoint
+    that the bucket reports.
     """
     latest = max(now * 1000, physical_ms(storage_checkpoint))
     if not is_in_future(low, latest):

@@ -1,8 +1,9 @@
-"""Statements whose effects a copy of their table holds, so that they are not run, and those whose effects it may show early. No I/O.
+"""Statements whose effects a copy holds, which are not run, or may show early. No I/O.
 
-TiDB carries a statement out in steps, and a snapshot sees each of them: between the last steps the source's table is as the statement
-leaves it, while the statement's version is still to come. A copy from there holds the effect, and the bucket brings the statement.
-And whether a copy is as of the TSO that it says, as far as the columns of its tables show it.
+TiDB carries a statement out in steps, and a snapshot sees each of them: between the last steps the
+source's table is as the statement leaves it, while the statement's version is still to come. A copy
+from there holds the effect, and the bucket brings the statement. And whether a copy is as of the
+TSO that it says, as far as the columns of its tables show it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from storage_consumer.sql.statement import statement_of
 def is_covered(
     step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]
 ) -> bool:
-    """Return whether copies hold all effects of a statement on rows: EXCHANGE PARTITION changes those of two tables.
+    """Return whether copies hold a statement's effects: EXCHANGE PARTITION has two tables.
 
     A table that is left out needs no copy.
     """
@@ -40,7 +41,7 @@ def is_covered(
 
 
 def copied_at(step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]) -> int:
-    """Return the TSO of the copy that holds a covered statement; where its table is left out, the last one of those that it touches."""
+    """Return the TSO of a covered statement's copy; for a left-out table, the last it touches."""
     own = tables[step.table_key]
     return own.copies.copied_at or max(tables[key].copies.copied_at for key in touched(step))
 
@@ -57,13 +58,15 @@ def covered_renames(
     ends_of: Callable[[TableConsumer], Together],
     floor: int = 0,
 ) -> list[DdlStep]:
-    """Return the renames, of those that have not run, whose effects are all in copies. `ends_of`: versions of what ended a table.
+    """Return pending renames whose effects are all in copies; `ends_of`: versions of ends.
 
-    `floor`: the TSO of the copy that the feed began with, 0 for none, which holds whatever was there under a name that is not known.
+    `floor`: the TSO of the copy that the feed began with, 0 for none, which holds whatever was
+    there under a name that is not known.
 
-    Renames of one version with names in common are one statement, or run one after another: they are covered together or not at
-    all. Each table that gets content by them needs a copy; a name that exists only in between does not. Only a cycle is sure to
-    have such a name: a name that is handed on, from a table that gives it up to another, looks the same. A table that is left out
+    Renames of one version with names in common are one statement, or run one after another: they
+    are covered together or not at all. Each table that gets content by them needs a copy; a name
+    that exists only in between does not. Only a cycle is sure to have such a name: a name that is
+    handed on, from a table that gives it up to another, looks the same. A table that is left out
     needs no copy; where all that get content are left out, the tables that give it up need one.
     """
     covered: list[DdlStep] = []
@@ -77,7 +80,8 @@ def covered_renames(
             for key in (lacks if keys[0] == keys[1] else ())
             if key not in tables or tables[key].timeline.is_passing_at(version, ends_of(tables[key]))
         }
-        # A cycle needs only one name in between. Where a statement leaves the old name's database open, nobody knows whose copy it needs.
+        # A cycle needs only one name in between. Where a statement leaves the old name's database
+        # open, nobody knows whose copy it needs.
         is_clear = not any(step.ddl.rename is not None and step.ddl.rename.from_anywhere for step in group)
         covered += group if is_clear and wanted and lacks == passing and len(passing) <= 1 else []
     return covered
@@ -89,7 +93,7 @@ def _taken(keys: Collection[str], tables: Mapping[str, TableConsumer]) -> set[st
 
 
 def _connected(renames: Iterable[DdlStep]) -> list[tuple[list[DdlStep], tuple[set[str], set[str]]]]:
-    """Return renames of one version that have names in common, with the keys that they take and those that they give."""
+    """Return renames of one version that share names, with the keys they take and give."""
     groups: list[tuple[list[DdlStep], tuple[set[str], set[str]]]] = []
     for step in renames:
         old, new = map(key_of, step.ddl.renamed or (step.name, step.name))
@@ -103,7 +107,7 @@ def _connected(renames: Iterable[DdlStep]) -> list[tuple[list[DdlStep], tuple[se
 
 
 def gone_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableName | None:
-    """Return the table that a covered statement removed at the source, unless a copy of it shows that it was created again."""
+    """Return the table that a covered statement removed, unless its copy shows it again."""
     pair = step.ddl.renamed
     if pair is None:
         table = tables[step.table_key]
@@ -116,7 +120,7 @@ def gone_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableName | N
 def count_as_copied(
     found: Sequence[DdlStep], renames: Iterable[DdlStep], plan: tuple[DdlBacklog, Catalog, Touches]
 ) -> None:
-    """Note that copies hold all effects of these statements; `renames`: those of them that give a table another name."""
+    """Note that copies hold these statements' effects; `renames`: those among them."""
     backlog, catalog, touches = plan
     for step in found:
         backlog.done(step)
@@ -129,7 +133,8 @@ def count_as_copied(
             if old is not None and old.checkpoint <= step.version and old.copies.copied_at < step.version:
                 old.hand_on(step.version)
                 catalog.to_be_stored.append(old)
-        # A copy from before it would lack a table that is left out; also one that follows the feed beyond it: what is stored of it is older.
+        # A copy from before it would lack a table that is left out; also one that follows the feed
+        # beyond it: what is stored of it is older.
         passed = [table for key in sorted(touches.of(step)) if (table := catalog.tables[key]).status.excluded]
         for table in passed:
             table.advance(step.version)
@@ -156,13 +161,13 @@ _NEAR = 3600
 
 
 def copy_before(table: TableConsumer, version: int) -> int:
-    """Return the TSO of a table's last copy if nothing led to the table between it and this version, else 0."""
+    """Return the TSO of the last copy if nothing led to the table until this version, else 0."""
     copied_at = table.copies.copied_at
     return copied_at if is_first_after(table, copied_at, version) else 0
 
 
 def is_first_after(table: TableConsumer, copied_at: int, version: int) -> bool:
-    """Return whether nothing led to a table between a copy as of a TSO (0 for none) and this version."""
+    """Return whether nothing led to a table from its copy's TSO (0 for none) to this version."""
     return 0 < copied_at < version and not table.timeline.has_statement(copied_at + 1, version - 1)
 
 
@@ -175,8 +180,9 @@ def copy_that_shows(
 ) -> int:
     """Return the TSO of the copy that may show a statement's effect already, 0 if none can.
 
-    A RENAME is shown by a copy of the new name alone. A copy that has the table under its old name was made before, and one of a table
-    that has lost the name since says nothing of the one that comes.
+    A RENAME is shown by a copy of the new name alone. A copy that has the table under its old name
+    was made before, and one of a table that has lost the name since says nothing of the one that
+    comes.
     """
     rename = step.ddl.rename
     if rename is None or rename.folded[0] == rename.folded[1]:
@@ -200,10 +206,11 @@ def in_doubt_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> int:
 
 
 def near_copy(definition: TableDefinition, copied_at: int) -> str:
-    """Return what a statement that empties a partition soon after a copy may do to the copy's rows, and how to find out; "" for all others.
+    """Return what emptying a partition may do to a fresh copy's rows, and how to check; or "".
 
-    Once a snapshot shows that a partition is empty, it also shows the rows that other sessions write into it before the statement's
-    version. Nothing in an export tells them from the rows before. TiDB takes milliseconds for it, or until the entries of a global index are gone.
+    Once a snapshot shows that a partition is empty, it also shows the rows that other sessions
+    write into it before the statement's version. Nothing in an export tells them from the rows
+    before. TiDB takes milliseconds for it, or until the entries of a global index are gone.
     """
     apart = physical_ms(definition.version) - physical_ms(copied_at)
     if definition.ddl_type != DdlKind.TRUNCATE_PARTITION or not copied_at or apart > _NEAR * 1000:
@@ -217,7 +224,7 @@ def near_copy(definition: TableDefinition, copied_at: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Early:
-    """What the target may show of statements that have not run, as far as the bucket's catalog does not know it."""
+    """What the target may show of pending statements, where the bucket's catalog cannot know."""
 
     floor: int = 0
     """TSO of the copy that the feed began with, 0 for none."""
@@ -228,9 +235,10 @@ class Early:
 
 
 def upcoming(table: TableConsumer, pending: PendingDdls, early: Early) -> TableDefinition | None:
-    """Return what the next statement of a table leads to, if the target may show its effect already; else None.
+    """Return what a table's next statement leads to, if the target may show it; else None.
 
-    A copy may, and so may a statement that a killed process has sent: then rows from before it, in a file that came again, still have to fit.
+    A copy may, and so may a statement that a killed process has sent: then rows from before it, in
+    a file that came again, still have to fit.
     """
     version = pending.row_barriers.get(table.key)
     if version is None:
@@ -253,14 +261,16 @@ _NO_TABLES = frozenset((*DROPS, DdlKind.CREATE_VIEW))
 
 
 class Unbased:
-    """Tables that existed when the copy was made with which a feed began: the copy has to hold them.
+    """Tables that existed at the copy with which a feed began: that copy must hold them.
 
-    A statement up to the copy's TSO shows that, or a structure that no statement explains. The copy need not hold a table that a statement up to its TSO ended, nor one whose next statement after that ends it or gives it the name
-    by which it is in the copy: that statement shows early. Created from its structure, any other would lack its rows.
+    A statement up to the copy's TSO shows that, or a structure that no statement explains. The copy
+    need not hold a table that a statement up to its TSO ended, nor one whose next statement after
+    that ends it or gives it the name by which it is in the copy: that statement shows early.
+    Created from its structure, any other would lack its rows.
     """
 
     def __init__(self, floor: int, based: Collection[str]) -> None:
-        """Begin with none. `floor`: the TSO of the copy, 0 for a feed without one; `based`: keys of the tables in copies."""
+        """Begin empty; `floor`: the copy's TSO, 0 for none; `based`: keys of tables in copies."""
         self._floor = floor
         self._based = based
         self._found: dict[str, TableDefinition] = {}
@@ -268,14 +278,14 @@ class Unbased:
         self._views: list[DdlStep] = []
 
     def takes(self, key: str, definition: TableDefinition) -> bool:
-        """Keep a structure that nothing in the bucket creates; return False if its table may be created from it."""
+        """Keep a structure that nothing creates; return False if its table may come from it."""
         if not self._floor or key in self._based:
             return False
         self._found.setdefault(key, definition)
         return True
 
     def note(self, key: str, definition: TableDefinition) -> None:
-        """Keep the last statement up to the copy that leads to a table: it does not run, so the table and its rows come from nowhere else."""
+        """Keep a table's last statement up to the copy: not run, so only the copy has the table."""
         is_table = bool(definition.name.table) and definition.ddl_type not in _NO_TABLES and not definition.is_view
         known = self._stated.get(key)
         if key in self._based or not is_table or definition.version > self._floor:
@@ -284,13 +294,16 @@ class Unbased:
             self._stated[key] = definition
 
     def beside_views(self, taken: Sequence[DdlStep], storage_checkpoint: int) -> list[DdlStep]:
-        """Return these statements, those that make views only once the bucket is beyond the copy: until then it may show their end before that."""
+        """Return these statements, those for views only once the bucket is beyond the copy.
+
+        Until then it may show their end before that.
+        """
         steps, is_behind = [*self._views, *taken], storage_checkpoint <= self._floor
         self._views = [step for step in steps if is_behind and step.makes_view]
         return [step for step in steps if not (is_behind and step.makes_view)]
 
     def lacks_view(self, step: DdlStep, table: TableConsumer) -> bool:
-        """Return whether a statement makes a view that was there when the copy was made, and that the copy leaves out.
+        """Return whether a statement makes a view that existed at the copy and is not in it.
 
         Dumpling exports no views unless told to. They have no rows, so the statement can still run.
         """
@@ -301,9 +314,10 @@ class Unbased:
     def missing(
         self, storage_checkpoint: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes, command: Commands
     ) -> dict[str, str]:
-        """Return the tables that the copy lacks, each once, key → error; none before the bucket is beyond the copy.
+        """Return tables that the copy lacks, key → error, once; none before the bucket is past it.
 
-        A statement up to the copy may have ended a table, and one at exactly the storage checkpoint may still come.
+        A statement up to the copy may have ended a table, and one at exactly the storage checkpoint
+        may still come.
         """
         if storage_checkpoint <= self._floor:
             return {}
@@ -342,7 +356,7 @@ def beside_copies(
     lifetimes: Lifetimes,
     early: Early,
 ) -> RowStep | None:
-    """Return the rows of a table with what copies may show of its next statement already; None if they have to wait for a copy.
+    """Return a table's rows with early effects in copies; None if they must wait for a copy.
 
     If that is a RENAME, the copy may have the table under either name.
     """
@@ -371,16 +385,17 @@ def beside_copies(
 def _moved_on(
     table: TableConsumer, new: TableConsumer, version: int, lifetimes: Lifetimes, based: Collection[str]
 ) -> bool:
-    """Return whether what had the new name until a RENAME is in the copy under its own next one: only then the name may be the table's early.
+    """Return whether a RENAME's new name is free, since its copied holder has moved on.
 
-    Otherwise the copy has it under that name still, and lacks the table for another reason: rows would go into a stranger.
+    Otherwise the copy has it under that name still, and lacks the table for another reason: rows
+    would go into a stranger.
     """
     name = lifetimes.renamed_to(new.key, version)
     return name is not None and key_of(name) != table.key and key_of(name) in based
 
 
 def _shows_rename(new: TableConsumer, table: TableConsumer, version: int, lifetimes: Lifetimes, floor: int) -> bool:
-    """Return whether a copy of its own of a table that a RENAME makes shows that before the version, since the name was free until then."""
+    """Return whether a table's own copy shows a RENAME early, since the name was free."""
     ends, copied_at = lifetimes.ends_of(new), new.copies.copied_at
     if not _is_free(new, version, lifetimes):
         return False
@@ -391,7 +406,7 @@ def _shows_rename(new: TableConsumer, table: TableConsumer, version: int, lifeti
 
 
 def _is_free(new: TableConsumer, version: int, lifetimes: Lifetimes) -> bool:
-    """Return whether no table has a name right before a RENAME to it; one that the same version gives away was another's until then."""
+    """Return whether no table holds a name right before a RENAME, nor gives it away in it."""
     ends = lifetimes.ends_of(new)
     return version not in ends and new.timeline.is_free_before(version, ends)
 
@@ -402,11 +417,12 @@ _NAMED = 5
 
 
 def of_another_time(copied: Iterable[TableDefinition], low: int, shown: Iterable[TableDefinition]) -> str:
-    """Return which table of a copy has the columns of another time than the copy's TSO `low`, and the next step; or "".
+    """Return a copy's table with columns of another time than TSO `low`, and the step; or "".
 
-    `copied`: the tables of the copy, without generated columns. `shown`: what the bucket's schema files say, of any time. Statements
-    right after `low` may show in the copy already. Columns that no schema file has prove nothing, nor does one without a statement: a
-    changefeed may leave statements out.
+    `copied`: the tables of the copy, without generated columns. `shown`: what the bucket's schema
+    files say, of any time. Statements right after `low` may show in the copy already. Columns that
+    no schema file has prove nothing, nor does one without a statement: a changefeed may leave
+    statements out.
     """
     known: defaultdict[str, list[TableDefinition]] = defaultdict(list)
     for each in sorted(shown, key=lambda each: each.version):
@@ -426,7 +442,7 @@ def of_another_time(copied: Iterable[TableDefinition], low: int, shown: Iterable
 
 
 def _different(table: TableDefinition) -> Callable[[TableDefinition], set[str]]:
-    """Return what tells the columns that a schema file has and the table of a copy lacks, or the other way round."""
+    """Return how a schema file's columns and those of a copy's table differ."""
     made = {folded_name(column.name) for column in statement_of(table.query).columns if column.generated[0] > 0}
     own = {folded_name(column.name) for column in table.columns} - made
 

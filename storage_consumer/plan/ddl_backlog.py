@@ -1,4 +1,4 @@
-"""Statements that wait: those that have not run, those that stopped their tables, views that cannot be made for now, and what quarantined rows hold up. No I/O."""
+"""Pending statements: not run, stopped, views to make later, held up by quarantine. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATE = (
 
 
 class DdlBacklog:
-    """The statements that have not run, and first structures without one, which the target must have."""
+    """Statements to run, and first structures without one that the target must have."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class DdlBacklog:
         return sum(step.version <= reach for step in self)
 
     def take(self, step: DdlStep, table: TableConsumer) -> bool:
-        """Queue a statement, or a structure, of a table unless it ran; return whether it came too late to run in its place."""
+        """Queue a table's statement or structure unless it ran; return whether it came too late."""
         ran = step.identity in self._ran
         # Left out at exactly its checkpoint, a view has had its turn: what follows may have begun.
         refused = step.identity in self._refused
@@ -65,7 +65,8 @@ class DdlBacklog:
         place = step.version - left_out
         # The copy may hold its effects: the manager decides once all definitions are in.
         if step.version <= table.copies.copied_at:
-            # A copy brings its own table, so a structure is no longer needed. Nor does what is done wait for one that is being written.
+            # A copy brings its own table, so a structure is no longer needed. Nor does what is done
+            # wait for one that is being written.
             self._copied += [] if step.ensure or ran else [step]
         elif ddl_is_pending(place, table.checkpoint, journalled=ran):
             # Copies of other tables may hold a statement of a table that is left out.
@@ -84,7 +85,7 @@ class DdlBacklog:
         return [step for step in queued if self._pending.get(step.identity) is step]
 
     def drop_structures(self, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes) -> list[DdlStep]:
-        """Dequeue and return structures whose table is created by a statement that came later, or by another of its structures."""
+        """Dequeue and return structures that a later statement or structure creates anyway."""
         ensured: dict[str, int] = {}
         dropped = []
         # In order of version: the first structure of a table is the one that creates it.
@@ -101,12 +102,12 @@ class DdlBacklog:
         return dropped
 
     def take_copied(self) -> list[DdlStep]:
-        """Return the statements taken since the last call that a copy of their table may hold; they are not queued."""
+        """Return new statements that a copy of their table may hold; they are not queued."""
         copied, self._copied = self._copied, []
         return copied
 
     def recall(self, tables: Mapping[str, TableConsumer]) -> None:
-        """Take out the statements again that by now a copy of their table may hold; `take_copied` returns them."""
+        """Withdraw queued statements that a copy may now hold; `take_copied` returns them."""
         held = [step for step in self if step.version <= tables[step.table_key].copies.copied_at and not step.ensure]
         for step in held:
             self.set_aside(step)
@@ -132,7 +133,7 @@ class DdlBacklog:
         self.set_aside(step)  # an inferred one never was queued
 
     def has_run(self, step: DdlStep) -> bool:
-        """Return whether the journal says that a statement is done, though its tables may not have been advanced."""
+        """Return whether the journal says done, though tables may not have been advanced."""
         return step.identity in self._ran
 
     def was_refused(self, step: DdlStep) -> bool:
@@ -144,12 +145,15 @@ class DdlBacklog:
         return self._reached.get(step.table_dir, 0) > step.version
 
     def is_pending(self, step: DdlStep) -> bool:
-        """Return whether a statement, which may have been started before the last fault, is still queued."""
+        """Return whether a statement is still queued, maybe started before the last fault."""
         return step.inferred or step.identity in self._pending
 
     def is_half_done(self, version: int) -> bool:
-        """Return whether a statement of this version ran, or may have, and another waits: then all of them were known to be stored."""
-        # A statement runs only once all of its version are known to be stored: the others need no second proof.
+        """Return whether one of this version ran or may have, while another waits.
+
+        All of them were then known to be stored.
+        """
+        # Statements run once all of their version are stored: others need no second proof.
         return version in self._ran_versions and any(version == step.version for step in self)
 
 
@@ -159,7 +163,7 @@ class Stopped:
 
     step: DdlStep
     late: bool
-    """Whether it turned up after later rows of its table had been applied, and so is no longer queued."""
+    """Whether it came after later rows of its table were applied, so it is not queued."""
 
 
 class StoppedDdl:
@@ -171,7 +175,7 @@ class StoppedDdl:
         self._late: set[DdlId] = set()
         self._obeyed: set[tuple[DdlId, str]] = set()
         self.decided_late: dict[DdlId, DdlStep] = {}
-        """Statements that came late and were decided about, until their outcome is known; their tables stay halted."""
+        """Late statements decided about, until their outcome is known; their tables stay halted."""
 
     def note(self, step: DdlStep, *, late: bool = False) -> None:
         """Record that a statement stopped its table."""
@@ -180,13 +184,14 @@ class StoppedDdl:
         self._stopped[step.identity] = Stopped(step=step, late=self.is_late(step))
 
     def is_late(self, step: DdlStep) -> bool:
-        """Return whether a statement turned up after later rows of its table had been applied, so that it advances no table."""
+        """Return whether a statement came after later rows were applied: it advances no table."""
         return step.identity in self._late
 
     def released(self, decided: Mapping[DdlId, str]) -> list[Stopped]:
-        """Return those in time with a decision that was not returned yet. `decided`: statement → when it was decided on.
+        """Return new decisions in time; `decided`: statement → when it was decided on.
 
-        Each decision is returned once: if the text that it gives is refused too, the table waits for another decision.
+        Each decision is returned once: if the text that it gives is refused too, the table waits
+        for another decision.
         """
         new = [identity for identity in self._stopped if (identity, decided.get(identity, "")) not in self._obeyed]
         found = [self._stopped.pop(identity) for identity in new if identity in decided]
@@ -199,7 +204,7 @@ _OTHER = "{}: {} gives a view that was left out another name, which something el
 
 
 class LeftOutViews:
-    """The statements that create them. A view has no rows, so that nothing waits for it, and it can be made at any later time."""
+    """Statements of views, which have no rows: nothing waits for one, made at any later time."""
 
     def __init__(
         self, tables: Mapping[str, TableConsumer], backlog: DdlBacklog, touches: Touches, lifetimes: Lifetimes
@@ -213,12 +218,12 @@ class LeftOutViews:
         self._due: set[str] = set()
 
     def take(self, step: DdlStep) -> None:
-        """Have a view be made at the next time, since it was left out before or its file came late."""
+        """Have a view made next time: it was left out before, or its file came late."""
         self._views[step.table_key] = step
         self._due.add(step.table_key)
 
     def leave_out(self, step: DdlStep, why: str) -> None:
-        """Note that a view cannot be made now; one that is to be created is tried again after statements on what it reads."""
+        """Leave out a view; try to create it again after statements on what it reads."""
         self._tables[step.table_key].pass_statement(step.version, dropped=False, why=why)
         if (former := self.former(step)) is not None:
             former.pass_statement(step.version, dropped=True)
@@ -234,7 +239,7 @@ class LeftOutViews:
         self._due |= {key for key, view in self._views.items() if touched & self._touches.of(view)}
 
     def try_again(self, at_work: Collection[DdlStep], decided: Collection[DdlId] = ()) -> bool:
-        """Queue those that may be made by now, or that an operator has `decided` about; return whether there were any.
+        """Queue views that may be made now or were `decided`; return whether there were any.
 
         `at_work`: statements that run or are about to. A later one of a view may end it, so
         that the view waits for it. A view's own is queued again, so that what comes after it waits.
@@ -242,7 +247,7 @@ class LeftOutViews:
         wanted = [step for key, step in self._views.items() if key in self._due or step.identity in decided]
         own = {step.identity for step in at_work}
         busy = {step.table_key for step in at_work}
-        # What the target has of tables of which an earlier run began a statement shows whether that took effect.
+        # What the target has shows whether a statement begun by an earlier run took effect.
         for step in self._backlog if wanted else ():
             if step.identity in self._backlog.started:
                 # What only reads a view tells nothing of it.
@@ -265,7 +270,7 @@ class LeftOutViews:
         return bool(found)
 
     def former(self, step: DdlStep) -> TableConsumer | None:
-        """Return what is known under the old name of a renamed view, unless a statement of the same version gives that name to something else."""
+        """Return what is known of a renamed view's old name, unless its version reuses that."""
         table = self._under_old_name(step)
         return None if table is None or table.timeline.has_statement(step.version, step.version) else table
 
@@ -274,14 +279,15 @@ class LeftOutViews:
         return None if pair is None else self._tables.get(key_of(pair[0]))
 
     def is_last(self, step: DdlStep) -> bool:
-        """Return whether nothing that has run since has made another view of it, or has ended it; what is still to come runs after it."""
+        """Return whether nothing that ran since has remade or ended it; the rest runs after it."""
         table = self._tables[step.table_key]
         # One of this very version may wait until all of its time is stored.
         waits = any(each.version == table.checkpoint and each.table_key == table.key for each in self._backlog)
         since = step.version + 1, table.checkpoint - waits
         if table.timeline.has_statement(*since) or self._lifetimes.ends_of(table).has_within(*since):
             return False
-        # Where the bucket was emptied since, only the state still tells of it. A view that comes late may be younger than what was dropped.
+        # Where the bucket was emptied since, only the state still tells of it. A view that comes
+        # late may be younger than what was dropped.
         has_ended = table.status.dropped and step.version < table.checkpoint and self._backlog.was_refused(step)
         return not (has_ended or self._backlog.has_followed(step))
 
@@ -340,7 +346,7 @@ class QuarantinedTables:
 
 
 def closed_by(step: DdlStep) -> tuple[str, str]:
-    """Return whose entries a statement removes with the rows: the key of one table, and how keys of a database's tables begin; or empty."""
+    """Return whose entries a statement removes with rows: a table's key, a prefix; or empty."""
     kind = step.origin.definition.ddl_type
     if kind in _EMPTYING:
         return step.table_key, ""
@@ -348,7 +354,7 @@ def closed_by(step: DdlStep) -> tuple[str, str]:
 
 
 def gone_by(step: DdlStep) -> tuple[str, str]:
-    """Return which names are no table's after a statement: the key of one, and how keys of a database's tables begin; or empty."""
+    """Return the names that a statement ends: a table's key, a database's prefix; or empty."""
     kind, rename = step.origin.definition.ddl_type, step.origin.ddl.rename
     if rename is not None:
         return key_of(rename.old), ""
@@ -361,7 +367,7 @@ def changes_nothing_to_compare(definition: TableDefinition, before: TableDefinit
 
 
 def may_run(step: DdlStep, before: TableDefinition | None, entries: TableEntries) -> bool:
-    """Return whether a statement may run while a table that it touches has entries. `before`: the structure of its own table."""
+    """Return whether it may run with entries in a table; `before`: its own table's structure."""
     definition = step.origin.definition
     if any(closed_by(step)):
         return True

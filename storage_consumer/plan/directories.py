@@ -1,4 +1,4 @@
-"""Catalog: which table each version directory belongs to, by the definition in its schema file, never by its path. No I/O."""
+"""Catalog: each version directory's table, by its schema file, never by its path. No I/O."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Commands = Callable[[Verb, TableName], str]
 
 
 def plain_command(verb: Verb, name: TableName, reach: str = "") -> str:
-    """Return the command; for a copy both commands, the one for a copy that somebody made last. `reach`: what leads to the target."""
+    """Return the command, both for a copy, a self-made one last; `reach`: options to the target."""
     if verb == "reload-done":
         return copy_ways(name, reach)
     return f"storage-consumer table {verb} {table_flag(name)} {reach}".rstrip()
@@ -58,7 +58,7 @@ class Restart:
     """What an earlier run left in the target. Tables are named by their keys, see `key_of`."""
 
     checkpoint: int = 0
-    """How far the tables are that are not halted, inclusive; every table without a checkpoint of its own follows it."""
+    """How far tables that are not halted are, inclusive; tables without their own follow it."""
     lowest: int = 0
     """The smallest checkpoint of all tables that are not left out, as reported to others."""
     tables: Mapping[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Restart:
     lost: Mapping[str, str] = field(default_factory=dict)
     """Table that lacks rows which no file holds any more → why; it continues with a copy."""
     held: Mapping[str, str] = field(default_factory=dict)
-    """Table that an operator keeps halted → who, and until when; or why the copy was refused that would have ended it."""
+    """A table kept halted → by whom, until when; or why a copy to end it was refused."""
     paused: frozenset[str] = frozenset()
     """Those of them that an operator paused."""
     skipped: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Restart:
     based: frozenset[str] = frozenset()
     """Tables that were loaded, or are being loaded, from a copy."""
     floor: int = 0
-    """TSO of the copy that the whole feed began with, 0 for none: what is at or below it counts as applied, in every table."""
+    """TSO of the whole feed's first copy, 0 for none: all up to it counts as applied."""
     done: Mapping[str, Finished] = field(default_factory=dict)
     """Sequence → how far it is finished."""
     excluded: Mapping[str, TableName] = field(default_factory=dict)
@@ -100,8 +100,9 @@ class Restart:
 class Catalog:
     """All tables of one bucket, each with its version directories.
 
-    A version directory without a known schema file belongs to the table named by the newest older version of the same table
-    directory. Without an older one it belongs to a stand-in that is named after the path.
+    A version directory without a known schema file belongs to the table named by the newest older
+    version of the same table directory. Without an older one it belongs to a stand-in that is named
+    after the path.
     """
 
     def __init__(
@@ -122,11 +123,13 @@ class Catalog:
         self._retired: set[str] = set()
         """Stand-ins whose files have gone to the tables that they are of."""
         self.unreadable: Final[dict[str, tuple[VersionKey, str]]] = {}
-        """Path of a schema file that cannot be read → its version directory and why. It may hold a statement of that directory's table."""
+        """Unreadable schema file's path → directory and why; it may hold that table's statement."""
         self._tells_time = tells_time
         self.tables: dict[str, TableConsumer] = {}
         self.renamings = 0
-        """How often a table came or went, or another name or other files showed what it is: what follows from all names is outdated then."""
+        """How often names or tables came to be known otherwise: what follows from names is
+        outdated.
+        """
         self.stored_checkpoint = restart.checkpoint
         """The stored checkpoint that idle tables follow, inclusive: see `Checkpoints.running`."""
         self.stored_lowest = restart.lowest
@@ -134,9 +137,10 @@ class Catalog:
         self.stored_reach = 0
         """The storage checkpoint that this process has stored."""
         self.stored_behind: Final = {key: restart.tables.get(key, 0) for key in restart.behind}
-        """Key → stored checkpoint of the tables that were not following the feed's when the state was loaded, until they do."""
+        """Key → stored checkpoint of tables that did not follow the feed's at load, until they do.
+        """
         self.to_be_stored: list[TableConsumer] = []
-        """Tables that took over files from another, and the stand-ins that went away; see `taken_over`."""
+        """Tables that took over files, and stand-ins that went away; see `taken_over`."""
         self._restart = restart
         self.sequences = FileSequences(restart.done)
         self._owners: dict[VersionKey, str] = {}
@@ -144,15 +148,17 @@ class Catalog:
         self._names = defaultdict[str, ByNumber[TableName]](ByNumber)
 
     def table(self, name: TableName, checkpoint: int | None = None) -> TableConsumer:
-        """Return the one consumer of a table (or of a database's own DDL), created on first use, at `checkpoint` where that is known."""
+        """Return a table's (or a database's) consumer, created at `checkpoint` if that is known."""
         key = key_of(name)
         if key not in self.tables:
             restart, status = self._restart, self._restored(key, name)
             if checkpoint is None:
-                # Only tables that moved are stored in a round: an idle one is as far as the feed, whatever its own row says.
+                # Only tables that moved are stored in a round: an idle one is as far as the feed,
+                # whatever its own row says.
                 follows = 0 if key in restart.behind else self.stored_checkpoint
                 checkpoint = max(restart.tables.get(key, 0), follows)
-                # One that was loaded may be behind what others were told. It counts now that it is left out, and that must not fall.
+                # One that was loaded may be behind what others were told. It counts now that it is
+                # left out, and that must not fall.
                 checkpoint = max(checkpoint, restart.lowest) if status.left_out or status.skipped else checkpoint
             table = TableConsumer(
                 name,
@@ -164,7 +170,7 @@ class Catalog:
                 copies=restart.copies.get(key) or Copies(copied_at=restart.floor),
             )
             table.loaded_from = restart.loads[key].low if key in restart.loads else 0
-            # Their files may be listed only later: `look_at_copies` passes over them after each dispatch.
+            # Their files may be listed later: `look_at_copies` skips them after each dispatch.
             self._copied += [table] if table.copies.known.passed else []
             self.tables[key] = table
             self.renamings += 1
@@ -187,7 +193,8 @@ class Catalog:
         if load is not None and not left_out:
             loading, joining = load.phase == LoadPhase.LOADING, load.phase == LoadPhase.JOINING
             restored = replace(restored, loading=loading, joining=joining).released
-        # What others were told is beyond it, as it can only be after a copy: its load may have made way for another one since.
+        # What others were told is beyond it, as it can only be after a copy: its load may have made
+        # way for another one since.
         apart = key in restart.behind and restart.tables.get(key, 0) < restart.lowest
         if apart and not (left_out or restored.lacks_past or dropped or restored.skipped):
             restored = replace(restored, joining=not restored.loading)
@@ -206,10 +213,15 @@ class Catalog:
         return _COPY.format(self.command("reload-done", name))
 
     def look_at_copies(self, *, again: bool) -> None:
-        """Stop waiting for what copies hold; unless `again`, create all tables that lack something, are held or are behind, in the bucket or not."""
+        """Skip what copies hold.
+
+        Unless `again`, create all tables that lack something, are held or are behind, in the bucket
+        or not.
+        """
         restart = self._restart
         if not again:
-            # What a table lacks stays known even if no file shows the table any more; and one that is behind catches up.
+            # What a table lacks stays known even if no file shows the table any more; and one that
+            # is behind catches up.
             lacking = {key for key, copies in restart.copies.items() if copies.is_of_note(self.sequences)}
             for key in restart.lost.keys() | restart.held.keys() | lacking | (restart.behind - self._retired):
                 # Of one that is left out from now on nothing is missed.
@@ -223,7 +235,8 @@ class Catalog:
             for key, name in restart.excluded.items():
                 if name.table and key not in gone and not self._selection.filter.leaves_out(name):
                     self._note_exclusion(self.table(name))
-            # A table of which the bucket has nothing yet is in the copy all the same, and the copy is sure of its name.
+            # A table of which the bucket has nothing yet is in the copy all the same, and the copy
+            # is sure of its name.
             for load in restart.loads.values():
                 if load.phase != LoadPhase.REQUESTED and self.table(load.name).status.excluded:
                     self.to_be_stored.append(self.table(load.name))
@@ -252,7 +265,8 @@ class Catalog:
     def define(self, table_dir: str, definition: TableDefinition) -> TableConsumer:
         """Take a schema file; return the table that its version directory belongs to from now on.
 
-        Of several files of one version directory, the one that gives the structure of the rows in it counts.
+        Of several files of one version directory, the one that gives the structure of the rows in
+        it counts.
         """
         key = definition.version, table_dir
         names = self._names[table_dir]
@@ -278,19 +292,20 @@ class Catalog:
         return table
 
     def _note_exclusion(self, table: TableConsumer) -> None:
-        """Remember a table that is left out, so that it is never taken later without its past; or note that this has happened now."""
+        """Remember a table's exclusion, or note its end: it is never taken without its past."""
         status = table.status
-        # Asked before `take_name` marks it as named, so once for each table. One that is left out again is no longer halted, as its
-        # stored error may still say.
+        # Asked before `take_name` marks it as named, so once for each table. One that is left out
+        # again is no longer halted, as its stored error may still say.
         if not status.named and (status.left_out or status.lacks_past):
             self.to_be_stored.append(table)
 
     def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:
-        """Note files that are no longer stored; a table waits for those that were unfinished. Return the tables that lost one now."""
+        """Note files no longer stored, awaited if unfinished; return tables that now lost one."""
         lost = {}
         for file in files:
             table = self.owner(file.version_key) if file.version_key in self else None
-            # Nothing shows that the changefeed wrote these files, so they are not missed; the operator has to say whose they were.
+            # Nothing shows that the changefeed wrote these files, so they are not missed; the
+            # operator has to say whose they were.
             if table is not None and table.is_stand_in:
                 table.files.version(file.version_key).remove(file)
                 table.halt(_STRAY.format(file.stored.path.rpartition("/")[0]), "file")
@@ -301,13 +316,13 @@ class Catalog:
         return list(lost.values())
 
     def offer(self, table: TableConsumer, file: DataFile) -> bool:
-        """Hand a data file to its table; return False for one that an earlier run finished in its present state.
+        """Hand a data file to its table; return False if it was finished in its present state.
 
-        If the table already lacks rows, or files after this one, a file that changes before it was read may have overwritten more,
-        or vanished with more: a copy has to be newer.
+        If the table already lacks rows, or files after this one, a file that changes before it was
+        read may have overwritten more, or vanished with more: a copy has to be newer.
         """
         sequence = self.sequences[file.sequence]
-        # Asked before the file is taken: if it is pending already, it has changed before it was read.
+        # Before the file is taken: a pending one has changed before it was read.
         again = file.stored.path in sequence.pending
         taken = table.files.offer(file)
         if not again:
@@ -324,21 +339,24 @@ class Catalog:
         return taken
 
     def discard(self, file: DataFile) -> None:
-        """Pass over a file of a table that is left out, and whatever else comes in its directory."""
+        """Skip a file of a left-out table, and whatever else comes in its directory."""
         self._discarded.add(file.version_key)
         self.sequences.discard(file.sequence)
 
     def left_out_directories(self) -> frozenset[str]:
-        """Return version directories that need not be listed: those of tables that the filter leaves out."""
+        """Return version directories that need no listing: those of left-out tables."""
         return frozenset(f"{table_dir}/{version}" for version, table_dir in self._discarded)
 
     def taken_over(self) -> list[TableConsumer]:
-        """Return the tables that gained files since the last call because a schema file named their owner; their progress must be saved."""
+        """Return tables that newly took over files by a schema file; save their progress."""
         stored, self.to_be_stored = self.to_be_stored, []
         return stored
 
     def overwritten(self, files: Iterable[DataFile]) -> dict[str, str]:
-        """Note files rewritten unseen, whose rows may pass for repeats; return table key → why the table can't continue."""
+        """Note files rewritten unseen, whose rows may pass for repeats.
+
+        Return table key → why the table cannot continue.
+        """
         found: dict[str, list[DataFile]] = {}
         for file in files:
             found.setdefault(self.owner(file.version_key).key, []).append(file)
@@ -351,8 +369,9 @@ class Catalog:
     def _overwritten(self, table: TableConsumer, files: Iterable[DataFile]) -> str:
         """Note that a table may lack rows of these files; return the error.
 
-        If all have the size with which they were finished, an operator may know that the content is the same too. Then the table
-        itself is the copy that it needs, and `table reload-done` accepts it.
+        If all have the size with which they were finished, an operator may know that the content is
+        the same too. Then the table itself is the copy that it needs, and `table reload-done`
+        accepts it.
         """
         first, *_ = files
         same = all(file.number in self.sequences[file.sequence].same_size for file in files)
@@ -361,7 +380,7 @@ class Catalog:
             by_hand = self.command("reload-done", table.name).rpartition(OR_BY_HAND)[2]
             as_it_is = by_hand.replace("--at TSO", f"--at {table.checkpoint}")
             error += _RESTORED.format(as_it_is)
-        # With equal sizes a copy as of the table's own checkpoint is enough: the table itself may be that copy.
+        # With equal sizes a copy as of the table's checkpoint is enough: maybe itself.
         table.lose(error, table.checkpoint if same else self.now)
         return error
 
@@ -378,7 +397,8 @@ class Catalog:
         # Nothing was applied under the new name before, so it inherits how far the stand-in came.
         new = self.table(name, old.checkpoint if is_new else None)
         lacks = passed or old.status.state == TableState.LOST or bool(old.copies.known.absent)
-        # Rows in its unread files may be at or below what the table has passed already, where they would count as repeats.
+        # Rows in its unread files may be at or below what the table has passed already, where they
+        # would count as repeats.
         if lacks or (old.checkpoint < new.checkpoint and (old.files.pending or old_key in restart.behind)):
             self._mark_late(new, f"the files in {table_dir}")
         for key in [key for key in old.files.versions if key[1] == table_dir]:
@@ -397,7 +417,8 @@ class Catalog:
         version = old.files.give_away(key)
         new.files.take_over(key, version)
         self.renamings += 1
-        # Files that were discarded for a table left out were never read, so a table that is taken now lacks their rows.
+        # Files that were discarded for a table left out were never read, so a table that is taken
+        # now lacks their rows.
         unread = key in self._discarded and not new.status.left_out
         if unread or (version.pending and old.checkpoint < new.checkpoint):
             self._mark_late(new, f"the files in {key[1]}/{key[0]}")
@@ -425,7 +446,7 @@ def stand_in_for(table_dir: str) -> TableName:
 
 
 def _shortened(text: str) -> str:
-    """Return a part of a path, cut to what the state keeps as a name; no file of such a path names its table so."""
+    """Cut part of a path to a stored name's length; no such path's file names its table so."""
     if len(text) <= _LONGEST:
         return text
     # With a checksum of all of it, so that two long paths stay two tables.
@@ -433,10 +454,11 @@ def _shortened(text: str) -> str:
 
 
 def _fits(definition: TableDefinition, before: TableName | None) -> tuple[int, bool]:
-    """Return how well a schema file fits the rows in its version directory; `before`: the table that they belonged to until then.
+    """Rate how a schema file fits its directory's rows; `before`: the table they belonged to.
 
-    After a cycle of renames a directory can hold two files of one version; the rows fit the one that gave the table its name.
-    Where ids are paths, EXCHANGE PARTITION leaves one file for the table that had the id and one for the table that has it now.
+    After a cycle of renames a directory can hold two files of one version; the rows fit the one
+    that gave the table its name. Where ids are paths, EXCHANGE PARTITION leaves one file for the
+    table that had the id and one for the table that has it now.
     """
     changes = before is not None and definition.name.folded() != before.folded()
     if not definition.is_ddl:

@@ -1,28 +1,36 @@
-"""What is remembered of finished files, so that a file that TiCDC rewrites is noticed even if the program did not run meanwhile.
+"""What is kept of finished files, to notice rewritten ones even while no program ran.
 
 TiCDC rewrites data files under their old names. Which ones, by its source:
 
-* Classic (tiflow, ``pkg/sink/cloudstorage/path.go``, ``generateDataFileName`` and ``getNextFileIdxFromIndexFile``): a sink counts
-  in memory, per table, physical table id and version, and looks at no file before it writes. It begins with the number in the
-  directory's index file, or after it if that file is there and not empty; at 1 if there is no index. A failure to write the
-  index is only logged (``dml_worker.go``, ``flushMessages``), so the index may be behind by any number of files: all of them are
-  rewritten, one after another, as rows come. Where the date changes it begins at 1 without a look at that directory. So it begins
-  again at 1 if a clock goes back or a table comes back to a node.
-* Classic, one directory for several counters: the partitions of a table with ``enable-partition-separator = false``, and two
-  versions of one table whose structure is the same. Each counts for itself, and a slow one may rewrite number 1 at any time.
-* The first releases of the older layout (tiflow v6.5.0, ``cdc/sinkv2/eventsink/cloudstorage/dml_worker.go``) have no index file: after
-  a crash numbers begin at 1 again in the directory of the same version.
-* The new architecture (ticdc, ``pkg/cloudstorage/generator.go``, ``GenerateDataFilePath``) takes the next name that does not exist. Only
-  two writers of one directory that look at the same time overwrite one another.
-* After ``file-index-digit`` was changed the numbers continue under other names: these are other files.
+* Classic (tiflow, ``pkg/sink/cloudstorage/path.go``, ``generateDataFileName`` and
+  ``getNextFileIdxFromIndexFile``): a sink counts in memory, per table, physical table id and
+  version, and looks at no file before it writes. It begins with the number in the directory's index
+  file, or after it if that file is there and not empty; at 1 if there is no index. A failure to
+  write the index is only logged (``dml_worker.go``, ``flushMessages``), so the index may be behind
+  by any number of files: all of them are rewritten, one after another, as rows come. Where the date
+  changes it begins at 1 without a look at that directory. So it begins again at 1 if a clock goes
+  back or a table comes back to a node.
+* Classic, one directory for several counters: the partitions of a table with
+  ``enable-partition-separator = false``, and two versions of one table whose structure is the same.
+  Each counts for itself, and a slow one may rewrite number 1 at any time.
+* The first releases of the older layout (tiflow v6.5.0,
+  ``cdc/sinkv2/eventsink/cloudstorage/dml_worker.go``) have no index file: after a crash numbers
+  begin at 1 again in the directory of the same version.
+* The new architecture (ticdc, ``pkg/cloudstorage/generator.go``, ``GenerateDataFilePath``) takes
+  the next name that does not exist. Only two writers of one directory that look at the same time
+  overwrite one another.
+* After ``file-index-digit`` was changed the numbers continue under other names: these are other
+  files.
 
-So no number in a directory is safe as long as TiCDC writes to the directory at all; `bucket.known_files` says how long that is. A
-rewritten file holds rows above the checkpoint from which TiCDC continued, and repeats. Hence a digest is kept of every finished file
-in the directories that may still grow, and of none in the others.
+So no number in a directory is safe as long as TiCDC writes to the directory at all;
+`bucket.known_files` says how long that is. A rewritten file holds rows above the checkpoint from
+which TiCDC continued, and repeats. Hence a digest is kept of every finished file in the directories
+that may still grow, and of none in the others.
 
-The digest covers the size and the tag with which the file was listed when it was read, not those of any later listing. Tags are the
-store's own: ETag on S3 and Azure, generation on GCS, time and size on a file system. They are the same for every process on every
-machine. A copy of the bucket has others, and is read again once the state is bound to it (see `operating.same_files`).
+The digest covers the size and the tag with which the file was listed when it was read, not those of
+any later listing. Tags are the store's own: ETag on S3 and Azure, generation on GCS, time and size
+on a file system. They are the same for every process on every machine. A copy of the bucket has
+others, and is read again once the state is bound to it (see `operating.same_files`).
 """
 
 from __future__ import annotations
@@ -36,7 +44,7 @@ from hashlib import blake2b
 from storage_consumer.model import DataFile, StoredObject
 
 CHUNK = 64
-"""Consecutive numbers that are stored together: one new file writes this many digests, and this many files take one row."""
+"""Consecutive numbers stored together: digests written for one file, and files per row."""
 EVERYTHING = (1 << 64) - 1
 """As `Finished.left_out`: TiCDC writes no more to the directory."""
 WIDTH = 8
@@ -50,7 +58,7 @@ _MARK = REWRITTEN.to_bytes(WIDTH, "little")
 
 
 def digest_of(stored: StoredObject) -> int:
-    """Return size and tag as 64 bits, equal in every process, never 0 or 1; the low bits are the size's, to be compared alone."""
+    """Return size and tag as a stable 64-bit digest, never 0 or 1; the low bits: the size."""
     # Not hash(): it differs between processes, and digests are stored.
     tag = int.from_bytes(
         blake2b(stored.tag.encode("utf-8", "surrogatepass"), digest_size=WIDTH - _SIZE_BYTES).digest(), "little"
@@ -91,9 +99,9 @@ class Finished:
     """How far one sequence is finished."""
 
     upto: int = 0
-    """Highest number (inclusive) up to which all files are finished, or were before they were rewritten."""
+    """Highest number (inclusive) up to which all are finished, or were before a rewrite."""
     left_out: int = 0
-    """Number (inclusive) up to which listings may have left files out, so that a rewritten one was not noticed immediately."""
+    """Number (inclusive) up to which listings may skip, so that rewrites could go unseen."""
     digests: Mapping[int, bytes] = field(default_factory=dict)
     """Chunk → digests of its files. In what is to be stored: only the chunks that changed."""
     replaces: bool = False
@@ -113,7 +121,8 @@ class Finished:
             return FileVerdict.UNCHANGED
         if number > self.upto:
             return FileVerdict.NEW
-        # No digest is kept where TiCDC had left the directory for good; anywhere else nothing shows whether the file has changed.
+        # No digest is kept where TiCDC had left the directory for good; anywhere else nothing shows
+        # whether the file has changed.
         return FileVerdict.UNCHANGED if self.left_out == EVERYTHING else FileVerdict.UNSURE
 
     def was_unseen(self, number: int) -> bool:
@@ -168,7 +177,7 @@ class Digests:
             self[number] = _PASSED
 
     def forget(self, read: int = 0, but: Collection[int] = ()) -> None:
-        """Drop all digests except those of the numbers `but` and the marks of files to read again; the file `read` needs no mark now."""
+        """Drop digests but of numbers `but` and marks to read again; `read` needs no mark now."""
         kept = {
             number: self[number]
             for chunk, content in self._chunks.items()
@@ -182,7 +191,7 @@ class Digests:
             self[number] = digest
 
     def moved(self) -> tuple[Mapping[int, bytes], bool]:
-        """Return the chunks that changed since the last call, and whether they replace all others."""
+        """Return chunks changed since the last call, and whether they replace all others."""
         moved, replaces = {chunk: self._chunks[chunk] for chunk in self._moved}, self._replaces
         self._moved, self._replaces = set(), False
         return moved, replaces
@@ -197,12 +206,13 @@ def _in(chunks: Mapping[int, bytes], number: int) -> int:
 class FileSequence:
     """One numbered sequence of files: all of one directory, dispatcher and index width.
 
-    Numbers start at 1 and grow by 1. Finished files are one number and, rarely, a few runs beyond a file that is still pending.
-    A digest of each finished file lets a later run see whether it is still the same.
+    Numbers start at 1 and grow by 1. Finished files are one number and, rarely, a few runs beyond a
+    file that is still pending. A digest of each finished file lets a later run see whether it is
+    still the same.
     """
 
     def __init__(self, finished: Finished | None = None, moved: Callable[[], None] = lambda: None) -> None:
-        """Begin with what an earlier run finished; `moved` is called whenever there is more to store."""
+        """Begin with what an earlier run finished; call `moved` if there is more to store."""
         finished = finished or Finished()
         self.done_upto = finished.upto
         self.left_out = finished.left_out
@@ -212,23 +222,23 @@ class FileSequence:
         self.let_go_of = False
         """Whether a file that was missed is missed no more and this is not stored yet."""
         self.same_size: set[int] = set()
-        """Numbers of pending files that were finished before and still have the size that they had then."""
+        """Numbers of pending files that were finished before with the size they still have."""
         self._digests = Digests(finished.digests)
         self._moved = moved
         self._done: list[_GaplessRun] = []
         # A file to be read again is lost until it is listed.
         self._lost = set(self._digests.rewritten())
-        # Path → lowest commit-ts that is not applied, for files of which only the rows up to some commit-ts were.
+        # Path → lowest commit-ts not applied, of files applied up to some commit-ts only.
         self._not_before: dict[str, int] = {}
         # What was finished out of turn is not stored otherwise: its digests alone show it.
         for number in self._digests.finished_beyond(self.done_upto):
             _put_in(self._done, number, number)
 
     def offer(self, file: DataFile) -> bool:
-        """Take a listed file; return False for one that an earlier run finished in its present state.
+        """Take a listed file; return False if it was finished in its present state.
 
-        A file that was finished has changed its content or came late under an old number, so it is read again; rows that were
-        already applied are recognized by their commit-ts.
+        A file that was finished has changed its content or came late under an old number, so it is
+        read again; rows that were already applied are recognized by their commit-ts.
         """
         if file.finished:
             self._adopt(file)
@@ -242,16 +252,18 @@ class FileSequence:
             self._digests[file.number] = REWRITTEN  # so that a restart reads it again too
             self.rewritten = True
             self._moved()
-        # At or below `done_upto` nothing is taken out: there the mark alone says that the file is to be read again.
+        # At or below `done_upto` nothing is taken out: there the mark alone says that the file is
+        # to be read again.
         if file.number > self.done_upto:
             _take_out(self._done, file.number)
         return True
 
     def _compare_size(self, file: DataFile) -> None:
-        """Note whether a file that is about to be pending has the size with which it was finished."""
+        """Note whether a file about to be pending has the size with which it was finished."""
         known, before = self._digests[file.number], self.pending.get(file.stored.path)
         same = not is_mark(known) and has_size(known, file.stored.size)
-        # The digest gave way to the mark when the file first changed; from then on the pending file stands for its size.
+        # The digest gave way to the mark when the file first changed; from then on the pending file
+        # stands for its size.
         if before is not None and file.number in self.same_size:
             same = before.stored.size == file.stored.size
         (self.same_size.add if same else self.same_size.discard)(file.number)
@@ -289,7 +301,10 @@ class FileSequence:
         self._moved()
 
     def leave_out(self, upto: int) -> None:
-        """Note that listings leave out files up to this number (inclusive); `EVERYTHING`: TiCDC writes no more, and no digest is kept."""
+        """Note that listings skip files up to this number (inclusive).
+
+        `EVERYTHING`: TiCDC writes no more, and no digest is kept.
+        """
         if upto == self.left_out:
             return
         self.left_out = upto
@@ -303,7 +318,7 @@ class FileSequence:
         self._not_before[file.stored.path] = next_ts
 
     def forget(self, file: DataFile) -> bool:
-        """Note that the file is no longer stored; return True if it was unfinished: then it is missed from now on."""
+        """Note that the file is no longer stored; return whether it is missed, being unfinished."""
         lost = self.pending.pop(file.stored.path, None) is not None
         if lost:
             self._lost.add(file.number)
@@ -319,7 +334,7 @@ class FileSequence:
             self._moved()
 
     def pass_over(self, upto: int) -> None:
-        """Count as finished what was never listed, up to a number (inclusive): none of it is expected any more."""
+        """Count files never listed up to a number (inclusive) as finished: none is expected."""
         listed = sorted(span for span in self.known if span[0] <= upto)
         first = self.done_upto + 1
         # The holes before, between and after what is listed, up to `upto`.
@@ -365,7 +380,7 @@ class FileSequence:
 
 
 class FileSequences:
-    """The sequences of a whole bucket by name (see `DataFile.sequence`), each created on first use with what an earlier run finished."""
+    """A bucket's sequences by name (`DataFile.sequence`), created with what was finished."""
 
     def __init__(self, finished: Mapping[str, Finished] | None = None) -> None:
         """Begin with sequence → how far an earlier run finished it."""
@@ -384,7 +399,10 @@ class FileSequences:
         return self._sequences[name]
 
     def numbering(self, name: str) -> list[FileSequence]:
-        """Return the finished sequences of the same directory and dispatcher, whatever their index width: their numbers go on in one another."""
+        """Return the finished sequences of the directory and dispatcher, of any index width.
+
+        Their numbers continue in one another.
+        """
         if self._of_numbering is None:
             self._of_numbering = {}
             for each in self._finished:
@@ -406,7 +424,7 @@ class FileSequences:
         return max((0 if sequence.has(number) else number, *sequence.lost))
 
     def leave_out(self, upto: Mapping[str, int]) -> None:
-        """Apply sequence → number (inclusive) up to which listings leave its files out; sequences without a taken file are ignored."""
+        """Apply sequence → number (inclusive) up to which listings skip; ignore untaken ones."""
         for name, number in upto.items():
             if name in self._sequences:
                 self._sequences[name].leave_out(number)

@@ -126,7 +126,7 @@ class ByNumber(Generic[_Value]):
         return len(self._values)
 
     def before(self, number: int) -> _Value | None:
-        """Return the value of the highest number below `number` (exclusive); None if there is none."""
+        """Return the value of the highest number below `number` (exclusive), or None."""
         found = self.numbers.before(number)
         return None if found is None else self._values[found]
 

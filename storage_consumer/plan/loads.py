@@ -1,8 +1,9 @@
-"""The loads of tables: which copy a table is loaded from, how far that is, and how the table goes on after it. No I/O.
+"""Loads of tables: from which copy, how far, and how the table continues. No I/O.
 
-A copy as of a TSO S holds every row and statement of the source up to S (inclusive), and none beyond it. While a table is loaded, none of
-its changes is applied. Its load has a clock of its own, which only grows: the part of the copy and the row in it. After the last part the
-table goes on as after any other copy as of S; see `table_decisions`.
+A copy as of a TSO S holds every row and statement of the source up to S (inclusive), and none
+beyond it. While a table is loaded, none of its changes is applied. Its load has a clock of its own,
+which only grows: the part of the copy and the row in it. After the last part the table goes on as
+after any other copy as of S; see `table_decisions`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Load:
     identity: str = ""
     """What the copy is, by its content; empty until a consumer has looked at it."""
     low: int = 0
-    """The copy holds all changes up to this TSO, inclusive. Of one that has not begun: that of the table's last copy, if it had one."""
+    """The copy holds all changes up to this TSO (inclusive); not begun: the last copy's, if any."""
     high: int = 0
-    """The copy holds no change after this TSO; `low`, unless its parts were read at several times."""
+    """The copy holds no change after this TSO; above `low` if parts were read at several times."""
     phase: LoadPhase = LoadPhase.REQUESTED
     done: int = 0
     """The load's clock up to which (inclusive) rows are written; see `clock_of`."""
@@ -93,13 +94,14 @@ class Load:
 def clock_of(part: int, row: int = 0) -> int:
     """Return the load's clock at a row of a part; both count from 1, and row 0 is before the first.
 
-    It stands where rows of the bucket have their commit-ts, and fits into 63 bits for up to 2^31 parts.
+    It stands where rows of the bucket have their commit-ts, and fits into 63 bits for up to 2^31
+    parts.
     """
     return part << _ROW_BITS | row
 
 
 def end_of(part: int) -> int:
-    """Return the load's clock after the last row of a part (from 1), whatever its number of rows."""
+    """Return the load's clock after the last row of part 1 or later, of any length."""
     return clock_of(part + 1) - 1
 
 
@@ -121,15 +123,17 @@ class Slice:
 
 
 def next_slices(loads: Iterable[tuple[Load, tuple[int, ...]]], most: int) -> list[Slice]:
-    """Return what the next job writes of each load: about `most` bytes together, at least one part in all.
+    """Return each load's part of the next job: about `most` bytes in all, at least a part.
 
-    `loads`: each with the bytes of its parts, in order. Loads that come first are served first, so that a small table is done soon.
+    `loads`: each with the bytes of its parts, in order. Loads that come first are served first, so
+    that a small table is done soon.
     """
     slices: list[Slice] = []
     left = most
     for load, sizes in loads:
         first = last = load.parts_done + 1
-        # A part is never divided, so one may exceed what is left; another load may not begin in what is left of nothing.
+        # A part is never divided, so one may exceed what is left; another load may not begin in
+        # what is left of nothing.
         if first > load.parts or (slices and left <= 0):
             continue
         left -= sizes[first - 1]

@@ -34,10 +34,11 @@ _NAMED = 3
 
 
 class ConsumerManager:
-    """All tables of one bucket. One `TableConsumer` per table name; the same one for all data of that table.
+    """All tables of one bucket, one `TableConsumer` for all data of a table name.
 
-    What is known lies in its parts: `catalog` (whose a directory is), `backlog` (what has not run), `touches` (what a statement is
-    a barrier for), `lifetimes` and `stopped`. What moves several of them happens here.
+    What is known lies in its parts: `catalog` (whose a directory is), `backlog` (what has not run),
+    `touches` (what a statement is a barrier for), `lifetimes` and `stopped`. What moves several of
+    them happens here.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class ConsumerManager:
     ) -> None:
         """Begin with what an earlier run left.
 
-        `gap_timeout`: seconds to wait for a missing file; `tells_time`: see `TableFiles`; `makes_bare`: see `Loading.no_copy`.
+        `gap_timeout`: seconds to wait for a missing file; `tells_time`: see `TableFiles`;
+        `makes_bare`: see `Loading.no_copy`.
         """
         self.finished_files = 0
         self.makes_bare: Final = makes_bare
@@ -86,12 +88,16 @@ class ConsumerManager:
     def dispatch(
         self, definitions: Iterable[TableDefinition], table_dirs: Mapping[str, str], files: Iterable[DataFile]
     ) -> list[DdlStep]:
-        """Hand new schema files (path → table directory in `table_dirs`) and data files to their tables; return late DDL."""
+        """Hand new schema files (path → table directory) and data files to tables.
+
+        Return late DDL.
+        """
         # Older definitions first: whose a directory is depends on the older ones beside it.
         taken = sorted(definitions, key=lambda d: (d.version, d.path))
         defined = [self._define(table_dirs[definition.path], definition) for definition in taken]
         self._renames.locate(self.tables.values(), self.lifetimes)
-        # After all definitions, in whatever order they came: one of them may create the table of a structure taken before it.
+        # After all definitions, in whatever order they came: one of them may create the table of a
+        # structure taken before it.
         dropped = self.backlog.drop_structures(self.tables, self.lifetimes) if taken else []
         for file in files:
             table = self.catalog.owner(file.version_key)
@@ -109,7 +115,7 @@ class ConsumerManager:
         return [step for step in defined if step is not None]
 
     def _define(self, table_dir: str, definition: TableDefinition) -> DdlStep | None:
-        """Take a schema file, and queue its statement, or its structure if it is the table's first; return the statement if it is late."""
+        """Take a schema file; queue its statement or first structure, or return a late one."""
         self.catalog.define(table_dir, definition)
         table = self.catalog.table(parsed(definition).subject)
         if definition.is_ddl:
@@ -134,18 +140,18 @@ class ConsumerManager:
         return step if late else None
 
     def _is_needed(self, step: DdlStep, table: TableConsumer) -> bool:
-        """Return whether a step is a statement, or a structure whose table nothing before it has made."""
+        """Return whether a step is a statement, or a structure of a table not yet made."""
         if not step.ensure:
             return True
         ends = self.lifetimes.ends_of(table)
         return not table.status.excluded and table.timeline.needs_table_before(step.definition, ends)
 
     def covered(self, storage_checkpoint: int) -> list[DdlStep]:
-        """Return statements that came since the last call and whose effects are in copies of their tables; the others are queued."""
+        """Return new statements whose effects are in copies of their tables; queue the others."""
         done: list[DdlStep] = []
         while taken := self.unbased.beside_views(self.backlog.take_copied(), storage_checkpoint):
             copied = self._renames.of(taken)
-            # With those that are queued: a rename of the same version may be the one that hands a name on.
+            # With queued ones: a rename of the same version may hand a name on.
             waiting = [step for step in chain(copied, self.backlog) if gives_away(step) and not step.makes_view]
             together = covered_renames(waiting, self.tables, self.lifetimes.ends_of, self.floor)
             made = [
@@ -169,7 +175,7 @@ class ConsumerManager:
         return done
 
     def refuse_places(self) -> dict[str, str]:
-        """Mark the tables that can't be where their names lead in the target; return those that are not halted for it, key → error."""
+        """Mark tables with a colliding target name; return newly affected ones, key → error."""
         errors = {table.key: table.status.nowhere for table in self.tables.values() if table.status.nowhere}
         colliding = collisions(self.touches.names.alike, self.tables, self.selection.routes, self.lifetimes)
         for key, error in colliding.items():
@@ -183,7 +189,7 @@ class ConsumerManager:
     # (2) plan: the next wave
 
     def look_for_gaps(self, storage_checkpoint: int, now: float) -> dict[str, str]:
-        """Let tables wait for what is missing; return table key → error for those that waited too long. `now` in seconds."""
+        """Wait for missing files; return table key → error of waits too long. `now`: seconds."""
         late = {}
         at, command = self.catalog.now, self.catalog.command
         for table in self.tables.values():
@@ -195,7 +201,8 @@ class ConsumerManager:
                 table.copies.miss(table.copies.gaps(), at)
             if reason := table.look_for_gaps(storage_checkpoint, now, self._gap_timeout):
                 table.copies.miss(table.copies.gaps(), at)
-                # Files that are passed over are not listed any more, so nothing is known of when one of them was written.
+                # Files that are passed over are not listed any more, so nothing is known of when
+                # one of them was written.
                 lost = (
                     f"nothing shows whether the copy as of {table.copies.copied_at} holds its rows. It may have been passed over "
                     "while the table was left out, and have expired since, or be lost at the source"
@@ -211,7 +218,7 @@ class ConsumerManager:
         return late
 
     def next_wave(self, storage_checkpoint: int, *, is_stable: bool) -> Wave:
-        """Return the rows of every table that has some to read; where no table has any before its next DDL, the DDL that can run.
+        """Return every table's readable rows; without rows before its next DDL, runnable DDL.
 
         Tables without files in their commit range advance immediately.
         """
@@ -229,8 +236,8 @@ class ConsumerManager:
                 if (ready := beside_copies(step, pending, self.tables, self.lifetimes, self.early)) is not None:
                     steps.append(ready)
             else:
-                # No row up to the target is unread: `metadata` is read before the listing, so all files that the checkpoint promises were
-                # listed, and a table with a gap is blocked.
+                # No row up to the target is unread: `metadata` is read before the listing, so all
+                # files that the checkpoint promises were listed, and a table with a gap is blocked.
                 table.advance(target)
         if steps:
             return Wave(rows=tuple(steps), ddls=())
@@ -238,10 +245,11 @@ class ConsumerManager:
         return Wave(rows=(), ddls=ready_ddls(pending, positions, still, storage_checkpoint, is_stable=is_stable))
 
     def stuck(self, storage_checkpoint: int, *, is_stable: bool = False) -> dict[str, str]:
-        """Return tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
+        """Return tables that a finished round left before the storage checkpoint, by a DDL.
 
-        Table key → which DDL, the first of several, and which tables hold it up: those that are halted or wait, perhaps before an earlier
-        DDL that a table of this one waits for. `is_stable`: whether a DDL at exactly that ts counts too.
+        Table key → which DDL, the first of several, and which tables hold it up: those that are
+        halted or wait, perhaps before an earlier DDL that a table of this one waits for.
+        `is_stable`: whether a DDL at exactly that ts counts too.
         """
         found: dict[str, str] = {}
         pending = self.touches.pending()
@@ -253,7 +261,7 @@ class ConsumerManager:
                 touched = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
                 there = (t for t in touched if version >= begins_at(t) or t.key in ddl.stops)
                 holding = {f"{t.name} ({t.status.shown})" for t in there if t.status.blocked}
-                # A table that an earlier one touches waits for that one, and so for what holds that one up.
+                # A table that an earlier one touches waits for it, and so for what holds that up.
                 earlier = (t.key for t in touched if pending.barriers.get(t.key, version) < version)
                 holding.update(*(causes[key] for key in earlier))
                 why = f"waits for the DDL of {ddl.step.name} with version {version}"
@@ -273,7 +281,7 @@ class ConsumerManager:
         self.tables[step.table_key].advance(step.commit_range.high)
 
     def moved_by(self, step: DdlStep) -> list[TableConsumer]:
-        """Return the tables that a statement advances, in their state after it; none for one that came late."""
+        """Return the tables that a statement advances, in their later state; none if late."""
         moved, pair = [], step.ddl.renamed
         gone = pair[0] if pair is not None and pair[0] != pair[1] else None
         # What is behind it has its own rows and statements to come.
@@ -284,7 +292,8 @@ class ConsumerManager:
         else:
             touched = self.touches.of(step)
         for key in () if self.stopped.is_late(step) else sorted(touched):
-            # A copy: the table itself changes only in `ddl_done`. Checkpoint and status are values, so the copy moves alone.
+            # A copy: the table itself changes only in `ddl_done`. Checkpoint and status are values,
+            # so the copy moves alone.
             table = copy(self.tables[key])
             table.pass_statement(step.version, dropped=is_dropped_after(step, table, gone))
             moved.append(table)
@@ -300,9 +309,10 @@ class ConsumerManager:
         self.touches.forget(step)
 
     def wait(self, key: str, seen: tuple[str, ...], now: float) -> bool:
-        """Leave one table where it is for this round; return whether it has waited too long for the same. `now` in seconds.
+        """Leave a table for this round; return whether it waited too long. `now`: seconds.
 
-        `seen`: the reason, and whatever else shows that nothing has moved since the table last waited for it.
+        `seen`: the reason, and whatever else shows that nothing has moved since the table last
+        waited for it.
         """
         return self.tables[key].wait(seen, now) >= self._gap_timeout
 
@@ -314,7 +324,7 @@ class ConsumerManager:
             table.end_wait()
 
     def note_listed(self, storage_checkpoint: int, continues_from: int = 0) -> list[TableConsumer]:
-        """Note the unread files of all tables; return the tables for which that is news, to be stored before their rows move them.
+        """Note unread files of all tables; return news, to be stored before their rows move.
 
         `continues_from`: see `Poll`; what a table that has reached it missed is missed no more.
         """
@@ -323,7 +333,8 @@ class ConsumerManager:
         for table in self.tables.values():
             goes_on = 0 < continues_from <= table.checkpoint and table.status.state != TableState.LOST
             is_news = goes_on and table.copies.forget()
-            # Files of a stand-in may be nobody's, so none of them is ever missed; nor is one of a table that is left out.
+            # Files of a stand-in may be nobody's, so none of them is ever missed; nor is one of a
+            # table that is left out.
             if not (table.is_stand_in or table.status.excluded):
                 is_news |= table.copies.note_listed(table.files.unread(), now)
             news += [table] if is_news else []
@@ -332,7 +343,7 @@ class ConsumerManager:
     # what is known
 
     def creates_database(self, step: DdlStep) -> bool:
-        """Return whether a statement of the bucket creates the step's database before it, and no other table is in that database."""
+        """Return whether a bucket's statement makes the step's database, empty until then."""
         schema = self.tables[step.table_key].name.schema
         made = self.lifetimes.is_created(schema, step.version)
         return made and self.selection.owns_database(schema, self.databases)

@@ -1,8 +1,9 @@
 """The planner: where every table is, what its next barrier is, hence what can run at the same time.
 
-For each table the next step is either *DDL at V* or *rows in (checkpoint, target]*, where the target is its next DDL or the
-storage checkpoint. One wave is the row steps of all tables that can run, and, once no rows are left before them, the DDL whose
-tables have all arrived. Statements of one version run in an order in which each finds its tables.
+For each table the next step is either *DDL at V* or *rows in (checkpoint, target]*, where the
+target is its next DDL or the storage checkpoint. One wave is the row steps of all tables that can
+run, and, once no rows are left before them, the DDL whose tables have all arrived. Statements of
+one version run in an order in which each finds its tables.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class PendingDdl:
 
     step: DdlStep
     touches: frozenset[str]
-    """Also keys without a known table: DDL of other versions that touch them come before or after it."""
+    """Also keys without a known table, to order DDL of other versions that touch them."""
     stops: frozenset[str] = frozenset()
     """The tables, by key, that stand still while it cannot run; see `Touches.held_up`."""
 
@@ -43,15 +44,15 @@ class Position:
     blocked: bool
     """Whether it is halted or waits: nothing of it may run, and no DDL that touches it."""
     first: int = 0
-    """Lowest version known of it: an earlier DDL, such as its database's, has nothing to wait for in it."""
+    """Its lowest known version: earlier DDL, as its database's, need not wait for it."""
     loading: bool = False
-    """Whether a copy is being written into it: a statement on tables would change or move half of that, even one from before `first`."""
+    """Whether a copy is written into it: a statement, even before `first`, would split that."""
     stopped: bool = False
-    """Whether it is halted or waits, perhaps for a DDL that had no effect: even one from before `first` is not tried again."""
+    """Whether it is halted or waits, maybe for a DDL without effect, which is not tried again."""
 
 
 class Barriers:
-    """The versions of the DDL that come before what follows in each table; and the first of them."""
+    """Versions of DDL before what follows in each table, and the first of them."""
 
     def __init__(self) -> None:
         """Begin without any."""
@@ -82,7 +83,7 @@ class Barriers:
 
 
 class PendingDdls:
-    """The DDL that have not run, in the order in which they were added; and for each table the first of them.
+    """DDL that have not run, in the order of adding, and the first of them per table.
 
     A step costs as much as the tables that its DDL touch, however many others wait behind them.
     """
@@ -110,13 +111,13 @@ class PendingDdls:
     def row_barriers(self) -> Mapping[str, int]:
         """The same without what alters no table, for whose sake no row need wait.
 
-        A process may pass over such a DDL and write rows from after it. If the next one had to stop before it, a unique key could be
-        taken by a row that is yet to come.
+        A process may pass over such a DDL and write rows from after it. If the next one had to stop
+        before it, a unique key could be taken by a row that is yet to come.
         """
         return self._rows.first
 
     def held_by(self, step: DdlStep, touched: Iterable[str]) -> Iterator[str]:
-        """Yield those of the tables, by key, of which something waits for a statement that touches them."""
+        """Yield tables, by key, of which something waits for a statement that touches them."""
         for key in touched:
             # Where no row waits, the table's next statement does.
             if step.holds_up_rows(key) or key in self.row_barriers:
@@ -173,7 +174,7 @@ def ready_ddls(
     *,
     is_stable: bool,
 ) -> tuple[tuple[DdlStep, ...], ...]:
-    """Return the DDL whose tables have all arrived, grouped by version, each in dependency order, groups by version.
+    """Return DDL whose tables have all arrived, by version, in order of dependency.
 
     `still`: the tables that stand still, by key; see `standing_still`.
     """
@@ -195,7 +196,10 @@ def ready_ddls(
 
 
 def standing_still(pending: PendingDdls, positions: Mapping[str, Position]) -> set[str]:
-    """Return the tables, by key, that are blocked, and those before a DDL that waits for one of these; one that is being loaded goes on."""
+    """Return blocked tables' keys, and those before DDL that wait for these.
+
+    A table that is being loaded goes on.
+    """
     found = {
         key for key, position in positions.items() if position.blocked and (position.stopped or not position.loading)
     }
@@ -220,7 +224,8 @@ def _arrived(
 ) -> bool:
     """Return whether a table is right before a DDL; an unknown one is if no earlier DDL touches it.
 
-    What alters no table waits for none that stands still, or others would wait with it; one that is being loaded goes on.
+    What alters no table waits for none that stands still, or others would wait with it; one that is
+    being loaded goes on.
     """
     version, position = step.version, positions.get(key)
     if key in still and not step.holds_up_rows(key):
@@ -234,14 +239,14 @@ def _arrived(
 
 
 def _meets_load(ddl: PendingDdl, positions: Mapping[str, Position]) -> bool:
-    """Return whether a statement on tables touches one that is being loaded. A load itself waits for those of its database."""
+    """Return whether a statement meets a table in load; a load waits for its database's."""
     loads = [key for key in ddl.touches if key in positions and positions[key].loading]
     stands_still = ddl.step.makes_view and all(positions[key].stopped for key in loads)
     return bool(ddl.step.name.table and loads) and not stands_still
 
 
 def whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:
-    """Return DDL of one version, each waiting for all tables of those it shares a table with: they may be one statement."""
+    """Return DDL of one version that wait for all tables shared: they may be one statement."""
     leader: dict[str, str] = {}
 
     # Union-find over table keys, with path halving.
@@ -268,14 +273,15 @@ def whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:
 
 
 def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
-    """Return statements of one version so that one that frees a name runs before the one that takes it.
+    """Return a version's statements so that a name is freed before another takes it.
 
-    A database statement runs before those of its tables. A table that only has to exist is created before a statement that may
-    need it. Renames that form a cycle keep their order by directory.
+    A database statement runs before those of its tables. A table that only has to exist is created
+    before a statement that may need it. Renames that form a cycle keep their order by directory.
     """
     waiting = sorted(
         group,
-        # Databases first, then what only has to exist. Directory and checksum make the order the same in every run.
+        # Databases first, then what only has to exist. Directory and checksum make the order the
+        # same in every run.
         key=lambda step: (bool(step.name.table), not step.ensure, step.table_dir, step.definition.checksum),
     )
     pairs = {step.identity: step.ddl.renamed for step in waiting}
@@ -286,7 +292,7 @@ def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
         free = [
             s for s in waiting if (pair := pairs[s.identity]) is None or pair[1] not in sources or pair[0] == pair[1]
         ]
-        # Nothing is free in a cycle of renames: take one anyway, and let the driver find the order that can run.
+        # A cycle of renames has no free name: take one; the driver finds a runnable order.
         taken = free or waiting[:1]
         ordered += taken
         gone = {step.identity for step in taken}
@@ -301,11 +307,13 @@ def in_running_order(
     *,
     infers: bool = True,
 ) -> tuple[DdlStep, ...]:
-    """Return the statements of one version so that each rename finds its table and a free name, with lost renames inserted.
+    """Return a version's statements for renames to find table and free name, lost ones added.
 
-    `existing`: folded names of the tables that the target has right before. `started`: identities of statements during which an
-    earlier run was interrupted; such a rename goes first again, whether or not it took effect. Other statements keep their order,
-    before the renames. `infers`: whether a lost rename may be inserted. Renames that cannot run whatever is inserted stay in the order in which they came, for the target to refuse.
+    `existing`: folded names of the tables that the target has right before. `started`: identities
+    of statements during which an earlier run was interrupted; such a rename goes first again,
+    whether or not it took effect. Other statements keep their order, before the renames. `infers`:
+    whether a lost rename may be inserted. Renames that cannot run whatever is inserted stay in the
+    order in which they came, for the target to refuse.
     """
     waiting = [(step, pair) for step in group if (pair := step.ddl.renamed) is not None]
     ordered = [step for step in group if step.ddl.renamed is None]
@@ -317,7 +325,7 @@ def in_running_order(
             (w for w in waiting if w[1][0] in there and (w[1][1] not in there or w[1][0] == w[1][1])), None
         )
         if ready is None:
-            # At most one inferred rename per statement, so that the loop ends whatever the names are.
+            # At most one inferred rename per statement, so that the loop ends in any case.
             lost = lost_rename([pair for _, pair in waiting], there) if infers and put_in < len(group) else None
             if lost is None:
                 return (*ordered, *(step for step, _ in waiting))
@@ -338,8 +346,9 @@ def in_running_order(
 def unfinished(ordered: Sequence[DdlStep]) -> DdlStep | None:
     """Return the rename whose result is an intermediate name with no following rename yet.
 
-    Only a step of a cycle lies under another name than the one that it gives, and the last name of its table is yet to come. It is
-    missing while TiCDC, restarted, rewrites such a version's files: each path then holds its first content for a moment.
+    Only a step of a cycle lies under another name than the one that it gives, and the last name of
+    its table is yet to come. It is missing while TiCDC, restarted, rewrites such a version's files:
+    each path then holds its first content for a moment.
     """
     pairs = [step.ddl.renamed for step in ordered]
     for at, (step, pair) in enumerate(zip(ordered, pairs, strict=True)):
@@ -352,12 +361,14 @@ def unfinished(ordered: Sequence[DdlStep]) -> DdlStep | None:
 def lost_rename(
     pairs: Collection[tuple[TableName, TableName]], existing: AbstractSet[TableName]
 ) -> tuple[TableName, TableName] | None:
-    """Return (old, new) of the rename that is missing from a cycle, or None if the others do not determine it.
+    """Return (old, new) of the rename missing in a cycle, or None if undetermined.
 
-    `pairs`: (old, new) folded names of renames none of which can run on the tables that exist. The new architecture writes two
-    steps of one table under the same path, where the later one replaces the earlier one. The missing one then moves a table out
-    of the way: from a name that is to be taken though it is neither free nor moved by any of the others, to one that is to be
-    moved though it is neither there nor created by any of the others. Following the renames from the latter leads to the former.
+    `pairs`: (old, new) folded names of renames none of which can run on the tables that exist. The
+    new architecture writes two steps of one table under the same path, where the later one replaces
+    the earlier one. The missing one then moves a table out of the way: from a name that is to be
+    taken though it is neither free nor moved by any of the others, to one that is to be moved
+    though it is neither there nor created by any of the others. Following the renames from the
+    latter leads to the former.
     """
     moves = dict(pairs)
     made = set(moves.values())
@@ -376,7 +387,7 @@ def lost_rename(
 
 
 def inferred(pair: tuple[TableName, TableName], group: Sequence[TableDefinition]) -> TableDefinition:
-    """Return the rename of `lost_rename`, which no file holds. Its identity derives from what it does, so it is the same after a restart.
+    """Return the rename of `lost_rename`, without a file, its identity stable by its effect.
 
     `group`: the others of its version.
     """
@@ -400,8 +411,8 @@ def unreached(
 ) -> list[str]:
     """Return the keys of tables that are not at a checkpoint and can get there.
 
-    `pending`: the statements that have not run; `stuck`: tables before one of them. A table that is halted cannot get there, nor can one
-    that waits for a statement together with it.
+    `pending`: the statements that have not run; `stuck`: tables before one of them. A table that is
+    halted cannot get there, nor can one that waits for a statement together with it.
     """
     stopped = {key for key, table in tables.items() if table.status.is_halted}
     touched = [ddl.touches for ddl in pending if ddl_is_stored(ddl.step.version, checkpoint, is_stable=True)]

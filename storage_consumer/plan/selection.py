@@ -1,17 +1,20 @@
-"""Which tables of the bucket are taken and under which names: the filter and the routes, and what they mean for a statement.
+"""Which tables are taken, under which names: filter and routes, and what they do to statements.
 
-A table that an operator skips is left out as one by the filter. A statement of a table that is left out is not run. One that
-crosses the filter's edge is treated so:
+A table that an operator skips is left out as one by the filter. A statement of a table that is left
+out is not run. One that crosses the filter's edge is treated so:
 
-* a rename out of the filter runs, as in TiCDC: the table keeps its rows under its new name, and gets no more;
-* a rename into the filter, and an EXCHANGE PARTITION with a table that is left out, would bring rows that were never read: halt;
+* a rename out of the filter runs, as in TiCDC: the table keeps its rows under its new name, and
+  gets no more;
+* a rename into the filter, and an EXCHANGE PARTITION with a table that is left out, would bring
+  rows that were never read: halt;
 * a table LIKE one that is left out is created from the columns of its schema file;
 * a view over tables that are left out is skipped where the target lacks one of them;
 * a foreign key to a table that is left out stays: rows are written with `foreign_key_checks` off.
 
-Routes follow the rules of the new architecture's ``[[sink.dispatchers]]``: the first route that takes a table in is its own, and
-``{schema}`` and ``{table}`` stand for the names in the bucket. A statement's names are found by its grammar (`sql.parse`), so
-that only they change: with routes that change nothing, a text stays the same byte for byte.
+Routes follow the rules of the new architecture's ``[[sink.dispatchers]]``: the first route that
+takes a table in is its own, and ``{schema}`` and ``{table}`` stand for the names in the bucket. A
+statement's names are found by its grammar (`sql.parse`), so that only they change: with routes that
+change nothing, a text stays the same byte for byte.
 """
 
 from __future__ import annotations
@@ -43,10 +46,11 @@ class Routes:
         return bool(self._routes)
 
     def target(self, name: TableName) -> TableName:
-        """Return the target name of a table of the bucket; for a database, the one where a table without a route would be."""
+        """Return a table's target name; a database's, for a table without a route."""
         if not name.table:
             found = self.databases(name.schema)
-            # If its tables go to several databases, it has no place of its own, and statements about it are not run.
+            # If its tables go to several databases, it has no place of its own, and statements
+            # about it are not run.
             return TableName(schema=found[0], table="") if len(found) == 1 else name
         for rules, route in self._routes:
             if rules.matches(name.schema, name.table):
@@ -57,12 +61,13 @@ class Routes:
         return name
 
     def databases(self, schema: str) -> tuple[str, ...]:
-        """Return every target database that a table of this one may be in; one named after tables is returned as it is written."""
+        """Return every target database of this one's tables; a name with table kept as written."""
         found: dict[str, None] = {}
         for rules, route in self._routes:
             if rules.matches_schema(schema):
                 found[(route.target_schema or schema).replace("{schema}", schema)] = None
-                # By now every table of the database is taken: nothing is left for a later route, nor for the name without one.
+                # By now every table of the database is taken: nothing is left for a later route,
+                # nor for the name without one.
                 if rules.covers_schema(schema):
                     return tuple(found)
         found[schema] = None
@@ -74,7 +79,7 @@ class Routes:
         return len(found) > 1 or "{table}" in found[0]
 
     def shared(self, schema: str, known: Iterable[str]) -> str:
-        """Return another of the bucket's `known` databases that shares a target database with this one, or an empty text."""
+        """Return another of the `known` databases that shares a target database, or ""."""
         own = {folded_name(each) for each in self.databases(schema)}
         for other in sorted(known):
             if folded_name(other) != folded_name(schema) and own & {folded_name(d) for d in self.databases(other)}:
@@ -83,16 +88,16 @@ class Routes:
 
 
 def _filled(text: str, name: TableName) -> str:
-    """Return the text with both names filled in, in one pass, so that a name with a brace in it stays what it is."""
+    """Return the text with both names filled in at once, so that braces in names stay."""
     parts = text.split("{schema}")
     return name.schema.join(part.replace("{table}", name.table) for part in parts)
 
 
 def routed(definition: TableDefinition, routes: Routes, known: Iterable[str] = ()) -> TableDefinition:
-    """Return the definition with the target's names, in the query too; `known`: all databases of the bucket that are taken.
+    """Return the definition and query with target names; `known`: all databases taken.
 
-    Raises `NotReplicable` for a statement about a database whose tables go to several, or share one with another's, and for
-    one whose text does not show the table's name.
+    Raises `NotReplicable` for a statement about a database whose tables go to several, or share one
+    with another's, and for one whose text does not show the table's name.
     """
     if not routes:
         return definition
@@ -110,14 +115,16 @@ def routed(definition: TableDefinition, routes: Routes, known: Iterable[str] = (
 
 
 def _edits(name: NameAt, definition: TableDefinition, own: TableName, routes: Routes) -> list[tuple[int, int, str]]:
-    """Return the edits for one name, if it may not stay; a view's table keeps its old name as an alias."""
+    """Return the edits of a name that must change; a view's table keeps it as alias."""
     old = name.within(definition.name.schema)
     new = routes.target(old)
-    # A column is qualified by the table's old name, which the table gets as an alias; only the database is another one.
+    # A column is qualified by the table's old name, which the table gets as an alias; only the
+    # database is another one.
     if name.qualifies:
         same = new.schema == old.schema
         return [] if same else [(name.start, name.end, f"{quote(new.schema)}.{quote(old.table)}")]
-    # A name without a database stays so where it means that of the statement's own table, in which the statement runs.
+    # A name without a database stays so where it means that of the statement's own table, in which
+    # the statement runs.
     database = "" if not name.schema and new.schema == own.schema else f"{quote(new.schema)}."
     stays = new == old and (bool(name.schema) or not database)
     edits = [] if stays else [(name.start, name.end, f"{database}{quote(new.table)}")]
@@ -128,13 +135,14 @@ def _edits(name: NameAt, definition: TableDefinition, own: TableName, routes: Ro
 
 
 def _refuse_if_not_found(definition: TableDefinition, routes: Routes, named: Sequence[NameAt]) -> None:
-    """Raise `NotReplicable` if names cannot be found in a text of this kind, so that it would run on the wrong table."""
+    """Raise `NotReplicable` if names cannot be found, so that another table would be hit."""
     ddl = parsed(definition)
     own = {definition.name.folded(), ddl.subject.folded()}
     if ddl.rename is not None:
         own.add(ddl.rename.old.folded())
     there = {n.within(definition.name.schema).folded() for n in named}
-    # A text in which none of its own tables is found would run unchanged, which is right only if no route applies to them.
+    # A text in which none of its own tables is found would run unchanged, which is right only if no
+    # route applies to them.
     if own & there or all(routes.target(name) == name for name in (definition.name, ddl.subject)):
         return
     raise NotReplicable(
@@ -166,7 +174,8 @@ def _database(definition: TableDefinition, routes: Routes, known: Iterable[str])
     # One word alone is no statement; it stays as it is, and is refused before it is sent.
     behind = found[1].end if len(found) > 1 else -1
     if behind >= 0 and not named and place != schema:
-        edits = [(behind, behind, f" {quote(place)}")]  # ALTER DATABASE of the session's own database
+        # ALTER DATABASE of the session's own database
+        edits = [(behind, behind, f" {quote(place)}")]
     # The statement of another database with the same place may have run first.
     if behind >= 0 and other and not has_words(found, "IF", "NOT", "EXISTS"):
         edits.append((behind, behind, " IF NOT EXISTS"))
@@ -175,7 +184,7 @@ def _database(definition: TableDefinition, routes: Routes, known: Iterable[str])
 
 _OWN_DEFAULTS = frozenset(("UTF8MB4", "UTF8MB4_BIN"))
 AT_A_START = "End the program and start it again"
-"""How a remedy begins that no command for a table can be: names in the target are settled at a start."""
+"""How a remedy begins for no command on a table: target names are settled at a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +197,10 @@ class _Ignoring:
 
 
 class Filter:
-    """The program's own filter: which tables of the bucket are left out, and which statements of the others are not run.
+    """The program's filter: which tables are left out, which statements of others are not run.
 
-    Names are compared without regard to case, TiDB's own rule: one table can lie under two paths that differ only in case.
+    Names are compared without regard to case, TiDB's own rule: one table can lie under two paths
+    that differ only in case.
     """
 
     def __init__(
@@ -200,10 +210,10 @@ class Filter:
         skipped: Collection[str] = (),
         only: TableName | None = None,
     ) -> None:
-        """Compile `rules` of TiCDC's table filter (none: every table is taken) and the event filters.
+        """Compile `rules` of TiCDC's table filter (none: take all) and the event filters.
 
-        `skipped`: tables, by key (see `key_of`), that an operator leaves out. `only`: of what the rules take, one table or
-        one database.
+        `skipped`: tables, by key (see `key_of`), that an operator leaves out. `only`: of what the
+        rules take, one table or one database.
         """
         self._skipped = frozenset(skipped)
         self._only = only and only.folded()
@@ -212,14 +222,15 @@ class Filter:
             _Ignoring(
                 table_rules(each.matcher),
                 each.ignore_event,
-                # One by one, as the settings were checked: joined, the flags and groups of one would reach into another.
+                # One by one, as the settings were checked: joined, the flags and groups of one
+                # would reach into another.
                 tuple(re.compile(text, re.IGNORECASE) for text in each.ignore_sql),
             )
             for each in event_filters
         ]
 
     def leaves_out(self, name: TableName) -> bool:
-        """Return whether a table is left out; a database is left out if no table of it can be taken."""
+        """Return whether a table is left out, or a database with no table to take."""
         if self._only is not None and not _within(name.folded(), self._only):
             return True
         return self.skips(name) or (self._tables is not None and not _takes(self._tables, name))
@@ -262,7 +273,7 @@ class Judgement:
     from_columns: bool = False
     """Whether the table is created from the columns of the schema file instead."""
     needs: frozenset[TableName] = frozenset()
-    """Tables that are left out, by the names in the bucket: where the target lacks one of them, the statement is skipped."""
+    """Left-out tables by bucket names; the statement is skipped if the target lacks one."""
 
 
 _RUN = Judgement()
@@ -286,7 +297,7 @@ class Selection:
         )
 
     def why_nowhere(self, name: TableName) -> str:
-        """Return why a table, or a database, of the bucket has no place in the target; empty if it has one, or is left out."""
+        """Return why a table or database has no target; empty if it has one or is left out."""
         if self.filter.leaves_out(name):
             return ""
         places = (self.routes.target(name).schema,) if name.table else self.routes.databases(name.schema)
@@ -301,7 +312,7 @@ class Selection:
         return f"{name} would go into {place} of the target, which {why}. {remedy}"
 
     def refuse_reserved(self, definition: TableDefinition) -> None:
-        """Raise `NotReplicable` for a statement, with the target's names, that names a table of the state or of the server."""
+        """Raise `NotReplicable` for a target name that is a table of the state or server."""
         for name in parsed(definition).names:
             if name.schema and (why := why_reserved(name.schema, self.state_schema)):
                 raise NotReplicable(
@@ -309,10 +320,11 @@ class Selection:
                 )
 
     def judged(self, definition: TableDefinition, *, of_copy: bool = False) -> Judgement:
-        """Return what happens to a statement whose names all carry their database where it is not the definition's own.
+        """Judge a statement whose names have their database unless it is the definition's.
 
-        `of_copy`: whether it makes a table of a copy, or its database. Event filters are about what happened at the source, and not about these.
-        Raises `NotReplicable` where it would bring rows of a table that is left out.
+        `of_copy`: whether it makes a table of a copy, or its database. Event filters are about what
+        happened at the source, and not about these. Raises `NotReplicable` where it would bring
+        rows of a table that is left out.
         """
         if not definition.is_ddl:
             return _RUN
@@ -349,7 +361,7 @@ class Selection:
         return _RUN
 
     def _crossing(self, definition: TableDefinition) -> str | None:
-        """Return which rows the statement would bring into the filter; empty where it leads out, None where it does not cross."""
+        """Return rows that a statement brings in; empty if it leads out; None if neither."""
         ddl = parsed(definition)
         if (rename := ddl.rename) is not None:
             left, entered = self.filter.leaves_out(rename.old), not self.filter.leaves_out(rename.new)
@@ -372,21 +384,21 @@ class Selection:
         )
 
     def _reading(self, definition: TableDefinition) -> Judgement:
-        """Return what happens to a statement of a table that is taken, by what it reads of tables that are left out."""
+        """Judge a taken table's statement by what it reads of left-out tables."""
         ddl = parsed(definition)
         out = frozenset(
             name for n in ddl.names if n.reads and self.filter.leaves_out(name := n.within(definition.name.schema))
         )
-        # A foreign key to a table that is left out may stay, since rows are written with these checks off.
+        # A foreign key to a left-out table may stay: rows are written without these checks.
         if not out or ddl.has_references:
             return _RUN
-        # It is made LIKE a table that is left out: the schema file lists the columns that come of it.
+        # Made LIKE a left-out table: the schema file lists the resulting columns.
         if ddl.creates_table:
             return Judgement(from_columns=True)
         return Judgement(needs=out)
 
     def owns_database(self, schema: str, known: Iterable[str]) -> bool:
-        """Return whether this database's tables, and no others, are in one database of the target; `known`: all that are taken."""
+        """Return whether a target database has exactly this one's tables; `known`: all taken."""
         return not self.routes or not (self.routes.splits(schema) or self.routes.shared(schema, known))
 
 
@@ -399,7 +411,7 @@ def _takes(rules: TableRules, name: TableName) -> bool:
 
 
 def _event(ignored: Sequence[str], event: str, action: int) -> str:
-    """Return which of the ignored events a statement is, or an empty text; TiCDC never ignores a kind that it does not know."""
+    """Return the ignored event of a statement, or ""; TiCDC ignores no unknown kind."""
     if not event:
         return ""
     # As in TiCDC, some actions on a table are no part of its `alter table`.
@@ -408,7 +420,7 @@ def _event(ignored: Sequence[str], event: str, action: int) -> str:
 
 
 def _source_defaults(found: Sequence[Token]) -> bool:
-    """Return whether a CREATE DATABASE gives no other character set or collation than the source's own default."""
+    """Return whether a CREATE DATABASE gives no other charset or collation than the default."""
     at = next((i for i in range(len(found)) if found[i].upper in ("CHARACTER", "CHARSET", "COLLATE")), len(found))
     words = {t.text.upper() for t in found[at:] if t.kind in ("word", "quoted")}
     return (

@@ -35,24 +35,24 @@ MAKES_TABLE = frozenset(
 
 
 def key_of(name: TableName) -> str:
-    """Return the unique key of a table (or a database): its folded name as one text that can be read in one way only."""
+    """Return the key of a table or database: its folded name as one unambiguous text."""
     # In backquotes, so that a dot in a name separates nothing.
     folded = name.folded()
     return f"{quote(folded.schema)}.{quote(folded.table)}" if folded.table else quote(folded.schema)
 
 
 OF_LOADS = "load/"
-"""How the folder begins under which the journal has the statements of copies; behind the load's id follows a key of a table or database."""
+"""How the journal's folder of copies' statements begins, before a load's id and a key."""
 
 
 def is_of_copy(table_dir: str) -> bool:
-    """Return whether the journal has statements of a copy under this folder. A database of the bucket may be called `load`."""
+    """Return whether a journal folder is a copy's; a bucket's database may be called `load`."""
     return table_dir.startswith(OF_LOADS) and "/`" in table_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlStep:
-    """One statement, or one structure that the target must have, at its place on the commit-ts line."""
+    """A statement, or a structure that the target must have, on the commit-ts line."""
 
     table_dir: str
     """The directory of its schema file."""
@@ -72,22 +72,25 @@ class DdlStep:
 
     @property
     def is_of_copy(self) -> bool:
-        """Whether it makes a table of a copy, or its database, and is no statement of the bucket."""
+        """Whether it makes a copy's table or database, and is no statement of the bucket."""
         return is_of_copy(self.table_dir)
 
     @property
     def creates_view(self) -> bool:
-        """Whether it creates a view, which can be done at any later time; a rename would take whatever has the old name by then."""
+        """Whether it creates a view, possible at any later time.
+
+        A rename would take whatever has the old name by then.
+        """
         return self.definition.ddl_type == DdlKind.CREATE_VIEW
 
     @property
     def makes_view(self) -> bool:
-        """Whether it creates a view, or gives one another name: that has no rows, so it waits for tables, and no table waits for it."""
+        """Whether it creates or renames a view: without rows, it waits, but is not waited for."""
         return self.creates_view or (self.ddl.rename is not None and self.definition.is_view)
 
     @property
     def alters_no_table(self) -> bool:
-        """Whether tables stay as they are: it waits for none that stands still, and takes none along."""
+        """Whether tables stay as they are: it waits for no halted one, and advances none."""
         return self.makes_view or self.definition.ddl_type == DdlKind.ALTER_SCHEMA
 
     def holds_up_rows(self, key: str) -> bool:
@@ -116,7 +119,7 @@ class DdlStep:
 
     @property
     def identity(self) -> DdlId:
-        """The unique identity of a statement, stable over restarts: directory, version, checksum in the file's name.
+        """A statement's stable identity: directory, version, checksum in the file's name.
 
         An inferred one has the directory that its file would be in, and a checksum of its text.
         """
@@ -138,35 +141,36 @@ class RowStep:
     files: tuple[DataFile, ...]
     """Files that may hold rows of the commit range, in sequence order."""
     made_at: int = 0
-    """Version of the CREATE TABLE that made the table before the commit range; 0 for none, and for one that a rename gave its name."""
+    """Version of its CREATE TABLE before the commit range; 0 for none or a renamed table."""
     dropped: bool = False
-    """Whether the table does not exist at this time: the files may only hold rows that were applied before."""
+    """Whether the table is gone at this time: files may only hold rows applied before."""
     out_of_turn: str = ""
-    """Path of a file of which later ones were applied: it came late or its content has changed. Empty if there is none."""
+    """Path of a file that came late or changed, after later ones were applied; or empty."""
     origin: int = 0
     """Where its files are: 0 is the bucket, and above it are copies that tables are loaded from."""
     as_of: int = 0
-    """TSO of the copy that its files are of; 0 for files of the bucket, whose rows have a commit-ts each."""
+    """TSO of its files' copy; 0 for the bucket's files, whose rows have a commit-ts each."""
     upcoming: TableDefinition | None = None
-    """What the table's next statement leads to, if the target may have that already, from a copy; see `plan.covered`."""
+    """What the next statement leads to, if a copy may already show it; see `plan.covered`."""
     early_name: TableName | None = None
-    """The name that the next statement gives the table, if the target may have it by that already, from a copy."""
+    """The name that the next statement gives, if a copy may already show it."""
     is_early: bool = False
     """Whether it does have it by that name, beside whatever it has under the former one."""
     crossing: str = ""
-    """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
+    """Path of the schema file by which a key may be in several partitions of files, or empty."""
 
     def is_former(self, definition: TableDefinition) -> bool:
-        """Return whether a directory is of an earlier table of the name, which was gone before the commit range: no row of it is in there.
+        """Return whether a directory is an earlier table's, gone before the range: no rows in it.
 
-        Where the table that is there now has these columns, TiCDC may write rows of it into that directory.
+        Where the table that is there now has these columns, TiCDC may write rows of it into that
+        directory.
         """
         is_earlier = definition.version < self.made_at and definition.name.folded() == self.current.name.folded()
         return is_earlier and _kinds(definition) != _kinds(self.current)
 
     @property
     def is_before_structure(self) -> bool:
-        """Whether `current` is what a statement leads to that comes only after these rows: nothing shows the one before it but a copy."""
+        """Whether `current` is a later statement's structure: only a copy shows the earlier one."""
         return self.current.is_ddl and self.current.version >= self.commit_range.high
 
 
@@ -181,7 +185,7 @@ class Wave:
     rows: tuple[RowStep, ...]
     """Row steps of all tables that have files to read; one Spark job."""
     ddls: tuple[tuple[DdlStep, ...], ...]
-    """Groups of one version each, whose tables have all arrived there; only where there are no rows to write first."""
+    """Groups of one version, whose tables have all arrived, without rows to write first."""
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
@@ -189,11 +193,11 @@ class Wave:
 
 
 MOST_FILES = 100_000
-"""Most files in one job, unless a single table has more: the job's description and its reports are held in memory."""
+"""Most files in a job of several tables: its description and reports are in memory."""
 
 
 def in_one_job(steps: Sequence[RowStep], most: int = 0) -> tuple[RowStep, ...]:
-    """Return the first steps, with at most `most` files together (0: `MOST_FILES`), and at least one; the others come in the next wave."""
+    """Return first steps with up to `most` files (0: `MOST_FILES`), at least one step."""
     most = min(most, MOST_FILES) if most else MOST_FILES
     taken: list[RowStep] = []
     files = 0

@@ -1,4 +1,4 @@
-"""One table: what happened to it, how far it is consumed, and why it is halted or waits; when tables begin and end; how far all are together. No I/O."""
+"""A table: its history, how far it is consumed, why it halts or waits. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NONE = Together()
 
 
 class Timeline:
-    """What happened to one table, by the schema files in its own directories and by statements that lie elsewhere.
+    """What happened to a table, by its schema files and by statements in other directories.
 
     Whatever is asked for is found by version: no answer takes longer the more versions are known.
     """
@@ -37,14 +37,14 @@ class Timeline:
         self._ignored = ByNumber[str]()
 
     def add(self, definition: TableDefinition, *, ignored: bool = False) -> None:
-        """Add a statement that leads to this table, wherever its schema file lies; `ignored`: the filter keeps it from being run."""
+        """Add a statement that leads to this table; `ignored`: the filter keeps it from running."""
         self._statements[definition.version] = definition.ddl_type
         if ignored:
             self._ignored[definition.version] = f"{definition.query[:_SHOWN]} ({definition.path})"
 
     @property
     def last_ignored(self) -> str:
-        """The last statement that the filter kept from being run, as the end of an error; empty where there is none."""
+        """The last statement that the filter suppressed, for an error's end, or empty."""
         version = self._ignored.numbers.last
         if version is None:
             return ""
@@ -53,21 +53,21 @@ class Timeline:
     # structures
 
     def structure_at(self, version: int) -> TableDefinition | None:
-        """Return the newest structure that is not after `version` (inclusive); of several the one with a statement."""
+        """Return the newest structure up to `version` (inclusive), one with a statement first."""
         return self._structure(self._versions.structured.before(version + 1), by_statement=True)
 
     def in_force(self, checkpoint: int) -> TableDefinition | None:
-        """Return the structure for rows after `checkpoint`: the newest that is not after it, else the first known."""
+        """Return the structure after `checkpoint`: the newest up to it, else the first known."""
         return self.structure_at(checkpoint) or self._structure(self._versions.structured.first)
 
     def _structure(self, number: int | None, *, by_statement: bool = False) -> TableDefinition | None:
-        """Return the first structure of a version, or the first with a statement where there is one."""
+        """Return a version's first structure, with a statement if there is one."""
         found = [] if number is None else self._structures(number)
         with_statement = (structure for structure in found if by_statement and structure.is_ddl)
         return next(with_statement, found[0] if found else None)
 
     def _structures(self, number: int) -> list[TableDefinition]:
-        """Return the structures of a version, in the order in which their directories were added."""
+        """Return a version's structures in the order in which their directories came."""
         return [v.structure for v in self._versions.at(number).values() if v.structure is not None]
 
     def made_before(self, version: int) -> DdlStep | None:
@@ -82,7 +82,7 @@ class Timeline:
         return DdlStep(table_dir=table_dir, table_key=self._table_key, definition=definition)
 
     def statements(self, first: int, last: int) -> Iterator[DdlStep]:
-        """Yield the statements in the table's own directories with these versions, both inclusive."""
+        """Yield the own directories' statements with these versions, both inclusive."""
         for (number, table_dir), found in self._versions.items():
             if first <= number <= last and found.is_ddl and found.definition is not None:
                 yield DdlStep(table_dir=table_dir, table_key=self._table_key, definition=found.definition)
@@ -90,16 +90,17 @@ class Timeline:
     # is the table there?
 
     def needs_table_before(self, definition: TableDefinition, ended: Together = _NONE) -> bool:
-        """Return whether a structure without a statement is the first known of this table, or the first since a DROP.
+        """Return whether a structure without a statement is the first, or first since a DROP.
 
-        It is not if a statement of the same version leads to the table. `ended`: versions of the statements elsewhere that
-        ended the table, by a DROP of its database or by another name.
+        It is not if a statement of the same version leads to the table. `ended`: versions of the
+        statements elsewhere that ended the table, by a DROP of its database or by another name.
         """
         version = definition.version
         known: list[tuple[int, int]] = []
         if (number := self._versions.structured.before(version)) is not None:
             known += [(number, structure.ddl_type) for structure in self._structures(number)]
-        # Of one version the higher code decides. So a table whose name a rename took away and another one gave back is there.
+        # Of one version the higher code decides. So a table whose name a rename took away and
+        # another one gave back is there.
         if (number := ended.before(version)) is not None:
             known.append((number, DdlKind.DROP_TABLE))
         if (number := self._statements.numbers.before(version + 1)) is not None:
@@ -108,7 +109,7 @@ class Timeline:
         return max(known, default=(0, DdlKind.DROP_TABLE))[1] in (DdlKind.DROP_TABLE, DdlKind.DROP_SCHEMA)
 
     def stays_after(self, version: int) -> bool:
-        """Return whether what follows `version` shows that the table was there all the time, not created or renamed."""
+        """Return whether later events show that the table existed at `version`, not made there."""
         later: list[tuple[int, bool, int]] = []
         if (number := self._versions.structured.after(version)) is not None:
             later += [(number, not found.is_ddl, found.ddl_type) for found in self._structures(number)]
@@ -118,18 +119,18 @@ class Timeline:
         return bool(later) and min(later)[-1] not in MAKES_TABLE
 
     def is_passing_at(self, version: int, ends: Together) -> bool:
-        """Return whether nothing is known of it right before a version or right after it; `ends`: versions that ended the table."""
+        """Return whether it is unknown right before or after a version; `ends`: of its ends."""
         # Files in the directory of this very version are rows that came after the statement.
         rows = any(found.sequences for found in self._versions.at(version).values())
         return self.is_free_before(version, ends) and not rows and not self.stays_after(version)
 
     def is_free_before(self, version: int, ends: Together) -> bool:
-        """Return whether no table of this name is known right before a version; `ends`: versions that ended the table."""
+        """Return whether no table has the name right before a version; `ends`: its ends."""
         last = highest(n.before(version) for n in (self._versions.telling, self._statements.numbers, ends))
         return last is None or last in ends
 
     def is_over(self, version: int, ends: Together) -> bool:
-        """Return whether nothing is known of it after the last of the versions that ended it, `ends`, which was before `version`."""
+        """Return whether nothing follows the last of `ends`, which was before `version`."""
         last, known = ends.last, self._versions.telling.last
         last = -1 if last is None else last
         return last < version and (known is None or known <= last)
@@ -145,9 +146,10 @@ class Timeline:
 
 
 class TableConsumer:
-    """Order and progress of one table (or of one database's own DDL), in whatever directories it lies. No I/O.
+    """Order and progress of a table, or a database's own DDL, in any directories. No I/O.
 
-    State and checkpoint change only here. The rest of what is known lies in its parts: `files`, `timeline` and `copies`.
+    State and checkpoint change only here. The rest of what is known lies in its parts: `files`,
+    `timeline` and `copies`.
     """
 
     def __init__(
@@ -160,7 +162,10 @@ class TableConsumer:
         status: TableStanding | None = None,
         copies: Copies | None = None,
     ) -> None:
-        """Begin without versions, with what an earlier run stored. `known`: the sequences of the whole bucket; `tells_time`: see `TableFiles`."""
+        """Begin with what was stored; `known`: the bucket's sequences.
+
+        `tells_time`: see `TableFiles`.
+        """
         self.key: Final = key_of(name)
         self.files: Final = TableFiles(known, tells_time=tells_time)
         self.timeline: Final = Timeline(self.key, self.files.versions)
@@ -198,7 +203,7 @@ class TableConsumer:
         return bool(self.files.versions) and not self._status.named
 
     def take_name(self, definition: TableDefinition) -> None:
-        """Note that a schema file of its directories names the table; from now on the filter knows it."""
+        """Note that a schema file names the table; from now on the filter knows it."""
         self._status = replace(self._status, named=True)
         if self._status.excluded:
             self.files.close()
@@ -210,15 +215,15 @@ class TableConsumer:
     # halts and waits
 
     def halt(self, error: str, kind: HaltKind) -> None:
-        """Halt; statements that were not run are named, since they may be why something does not fit."""
-        # A table that lacks rows goes on lacking them, and only what brings them helps, whatever else stops it.
+        """Halt, naming statements that were not run: they may be why something does not fit."""
+        # A table that lacks rows keeps lacking them: only what brings them helps.
         if self._status.state != TableState.LOST:
             error += self.timeline.last_ignored
             self._status = replace(self._status, state=TableState.HALTED, error=error, paused=False)
             self.unannounced = kind
 
     def lose(self, error: str, copy_from: int) -> None:
-        """Halt for good, until there is a copy as of the TSO `copy_from` or later: no file brings the rows that it lacks."""
+        """Halt until a copy as of TSO `copy_from` or later: no file brings the missing rows."""
         self._status = replace(self._status, state=TableState.LOST, error=error, paused=False)
         self.unannounced = "gap"
         self.copies.need(copy_from)
@@ -228,7 +233,7 @@ class TableConsumer:
         self._status = replace(self._status, misplaced=True)
 
     def resume(self) -> None:
-        """End a halt for a statement that has its outcome now; a table that is halted for another reason stays so."""
+        """End a halt for a statement with an outcome; a halt for another reason stays."""
         status = self._status
         lacks_rows = status.state == TableState.LOST or status.lacks_past or bool(self.copies.known.absent)
         if not (status.held or lacks_rows):
@@ -240,7 +245,7 @@ class TableConsumer:
             self._status = self._status.released
 
     def wait(self, seen: tuple[str, ...], now: float) -> float:
-        """Wait for this round; return for how many seconds it has waited with the same `seen`, whose first item is the reason.
+        """Wait for this round; return seconds waited with the same `seen`, reason first.
 
         A halted table stays halted: what else it waits for may come, and must not start it again.
         """
@@ -253,7 +258,7 @@ class TableConsumer:
         return now - self._waits_for[1]
 
     def look_for_gaps(self, storage_checkpoint: int, now: float, timeout: float) -> str:
-        """Wait while a file or schema file is missing that the storage checkpoint covers; return the reason once it takes too long.
+        """Wait while a file that the storage checkpoint covers is missing; return why, if too long.
 
         `now` and `timeout` in seconds. Returns an empty text while there is nothing to halt for.
         """
@@ -265,7 +270,7 @@ class TableConsumer:
             self._misses_since = None
             self.end_wait()
             return ""
-        # Since the first of them was missed: another one that is missing meanwhile gets no time of its own.
+        # Since the first was missed: another missing one gets no time of its own.
         self._misses_since = now if self._misses_since is None else self._misses_since
         self._status = replace(self._status, state=TableState.WAITING, error=f"waits for {reason}")
         return reason if now - self._misses_since >= timeout else ""
@@ -299,26 +304,31 @@ class TableConsumer:
         self._checkpoint = max(self._checkpoint, checkpoint)
 
     def finish(self, file: DataFile, *, max_ts: int, next_ts: int) -> None:
-        """Note that a file was read up to the table's checkpoint; it is finished unless it holds later rows."""
+        """Note that a file was read up to the checkpoint; finished unless it has later rows."""
         if max_ts <= self._checkpoint:
             self.files.finish(file)
         else:
-            # It holds rows beyond the checkpoint, and is read again once the lowest of these may be applied.
+            # It has rows beyond the checkpoint, read again once the lowest may be applied.
             self.files.version(file.version_key).sequences[file.sequence].defer(file, next_ts)
 
     def pass_statement(self, version: int, *, dropped: bool, why: str = "") -> None:
-        """Note that a statement of this version took effect; `dropped`: whether the table is gone after it; `why`: a view is left out."""
+        """Note a statement's effect at this version.
+
+        `dropped`: the table is gone after it; `why`: a view is left out.
+        """
         self.advance(version)
         error = self._status.error if self._status.stopped else why
         self._status = replace(self._status, dropped=dropped, error=error)
 
     def hand_on(self, version: int, *, unseen: bool = False) -> None:
-        """Note that by a statement the name went to another table, whose copy holds all that was in this one until then.
+        """Note that a statement gave the name to a table whose copy holds this one's content.
 
-        A table that was created again under the name keeps what is known of it: what it lacks, and why it is halted. `unseen`: the statement
-        is a DROP that was passed over while the table was left out, and nothing of the table is in the target.
+        A table that was created again under the name keeps what is known of it: what it lacks, and
+        why it is halted. `unseen`: the statement is a DROP that was passed over while the table was
+        left out, and nothing of the table is in the target.
         """
-        # The copy that it is loaded from has a table of this name, whatever the bucket shows by now of how it came back.
+        # The copy that it is loaded from has a table of this name, whatever the bucket shows by now
+        # of how it came back.
         in_copy = self._status.apart and self.loaded_from >= version
         # A statement of the same version may have given the name to another table at once.
         self.pass_statement(version, dropped=unseen or not (in_copy or self.timeline.has_statement(version, version)))
@@ -333,7 +343,7 @@ class TableConsumer:
         self._status = replace(self._status, joining=False)
 
     def retire(self, checkpoint: int) -> None:
-        """End a stand-in without files: dropped and caught up, so that it holds up nothing after a restart."""
+        """End a stand-in without files as dropped and caught up: it holds up no restart."""
         self.pass_statement(checkpoint, dropped=True)
         self._status = replace(self._status.released, lacks_past=False, left_out=False, skipped="")
 
@@ -345,20 +355,21 @@ class Checkpoints:
     lowest: int = 0
     """Over all tables that are not left out, halted ones included: what other programs may rely on.
 
-    Tables that are being loaded, or have not caught up since, do not count: it never falls back to the TSO of a copy.
+    Tables that are being loaded, or have not caught up since, do not count: it never falls back to
+    the TSO of a copy.
     """
     running: int = 0
     """Over the tables that are not halted: what an idle table follows."""
 
 
 def is_all_apart(tables: Iterable[TableConsumer]) -> bool:
-    """Return whether there are tables that are being loaded, or have not caught up since, and no others."""
+    """Return whether there are tables, all of them in load or not caught up since."""
     taken = [table for table in tables if table.name.table and not table.status.excluded]
     return bool(taken) and all(table.status.apart for table in taken)
 
 
 def checkpoints(tables: Iterable[TableConsumer], storage_checkpoint: int) -> Checkpoints:
-    """Return both checkpoints; neither is beyond the storage's, which idle tables have reached, though a copied table may be further."""
+    """Return both checkpoints, at most the storage's: idle tables follow it, copies may pass."""
     known = [table for table in tables if not table.status.apart]
     running = lowest((table.checkpoint for table in known if not table.status.is_halted), storage_checkpoint)
     # A table that is left out and runs has nothing to read, so it moves along with the others.
@@ -367,7 +378,7 @@ def checkpoints(tables: Iterable[TableConsumer], storage_checkpoint: int) -> Che
 
 
 def begins_at(table: TableConsumer) -> int:
-    """Return the lowest version that a table's directories have, 0 for none; one that is loaded, or catches up, is there right after its copy."""
+    """Return the lowest version of a table's directories, 0 for none; in load: its copy's."""
     first, copied = table.files.first, table.loaded_from
     return min(first, copied + 1) if copied and table.status.apart else first
 
@@ -383,10 +394,11 @@ class Lifetimes:
         self._databases = defaultdict[str, dict[int, str]](dict)
 
     def ends(self, key: str, definition: TableDefinition) -> None:
-        """Record which table or database a statement ends, or which defaults it sets; `key`: the one that it leads to."""
+        """Record a table's or database's end or defaults by a statement; `key`: where it leads."""
         if definition.ddl_type in (DdlKind.DROP_TABLE, DdlKind.DROP_SCHEMA):
             self._ends[key].add(definition.version)
-        # A change of case alone ends nothing: both names fold to one. Nor is it known what ends where a database is left open.
+        # A change of case alone ends nothing: both names fold to one. Nor is it known what ends
+        # where a database is left open.
         rename = parsed(definition).rename
         pair = None if rename is None or rename.from_anywhere else rename.folded
         if pair is not None and pair[0] != pair[1]:
@@ -398,19 +410,19 @@ class Lifetimes:
     def creates(self, schema: str, version: int) -> None:
         """Record that a statement creates a database."""
         name = folded_name(schema)
-        # The earliest one: whatever came later, the bucket's own statements had made the database by then.
+        # The earliest: whatever came later, the bucket had made the database by then.
         self._created[name] = min(version, self._created.get(name, version))
 
     def ends_of(self, table: TableConsumer) -> Together:
-        """Return the versions of the statements that ended the table, including those that dropped its database."""
+        """Return versions of statements that ended the table, or dropped its database."""
         return Together(self._ends[table.key], self._ends[key_of(replace(table.name, table=""))])
 
     def renamed_to(self, key: str, version: int) -> TableName | None:
-        """Return the folded name that the rename of a version gave to a table; None if it was not renamed by it."""
+        """Return the folded name that a version's rename gave a table, or None."""
         return self._renames.get(key, {}).get(version)
 
     def database_statements(self, schema: str, version: int) -> tuple[str, ...]:
-        """Return the statements up to a version (inclusive) that created the database and changed its defaults, in order."""
+        """Return statements up to a version (inclusive) on the database and its defaults."""
         known = self._databases.get(folded_name(schema), {})
         return tuple(text for at, text in sorted(known.items()) if at <= version)
 
@@ -420,10 +432,11 @@ class Lifetimes:
 
 
 def dropped_unseen(table: TableConsumer, lifetimes: Lifetimes) -> int:
-    """Return the version of the DROP with which all ends that a table lacks since the filter left it out; 0 where there is none.
+    """Return the DROP's version that ends all a filtered table lacks; 0 if there is none.
 
-    Up to the table's checkpoint files and statements were passed over. What comes after it is all in files, such as a table that is created
-    again. A table that is halted for another reason, or has a copy to come, is left to that.
+    Up to the table's checkpoint files and statements were passed over. What comes after it is all
+    in files, such as a table that is created again. A table that is halted for another reason, or
+    has a copy to come, is left to that.
     """
     status = table.status
     halts_for_it = status.lacks_past and status.error.startswith((WAS_LEFT_OUT, DROPPED_UNSEEN))
@@ -437,13 +450,13 @@ def dropped_unseen(table: TableConsumer, lifetimes: Lifetimes) -> int:
 
 
 def is_dropped_after(step: DdlStep, table: TableConsumer, gone: TableName | None) -> bool:
-    """Return whether a table that the statement touches no longer exists after it; `gone`: the name that it removes, if any."""
+    """Return whether a touched table is gone after the statement; `gone`: the removed name."""
     own = table.key == step.table_key
     if step.definition.ddl_type == DdlKind.DROP_SCHEMA:
         return bool(table.name.table)
     if step.definition.ddl_type == DdlKind.DROP_TABLE:
         return own or table.status.dropped
-    # Any other statement leads to a table that is there; a view has no rows, so its DROP need not be noted.
+    # Other statements lead to an existing table; a view's DROP is not noted: no rows.
     if own:
         return False
     return table.status.dropped or table.name.folded() == gone

@@ -1,7 +1,8 @@
 """What an operator decides about a table, and what that changes in what is stored of it. Pure.
 
-A copy of a table *as of* a TSO holds every row and statement of the source up to that TSO (inclusive), and none beyond it. What is
-not certain to be in a copy must still come from files, so a copy counts only if nothing can be lost by it.
+A copy of a table *as of* a TSO holds every row and statement of the source up to that TSO
+(inclusive), and none beyond it. What is not certain to be in a copy must still come from files, so
+a copy counts only if nothing can be lost by it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from storage_consumer.sql.tokens import has_words, tokens
 
 Verb = Literal["pause", "resume", "skip", "reload-done", "accept-keys", "moved"]
 _PAUSED = ("paused by ", "held by ")
-"""How the stored error of a table begins that an operator paused; the second is how earlier versions wrote it."""
+"""How a paused table's stored error begins, now and as earlier versions wrote it."""
 _SKIPPED = "skipped by "
-"""How the stored error of a table begins that an operator leaves out; the filter stores none of this kind."""
+"""How a skipped table's stored error begins; the filter stores none of this kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +58,10 @@ class StoredTable:
     last_resolved: int = 0
     """Version of its last statement that is done or skipped."""
     started: int = 0
-    """Version of the last statement that may touch it, was started, and is not known to have ended; 0 for none.
+    """Version of the last started statement that may touch it and has not ended, or 0.
 
-    For a table that can't be tried again (see `needs_copy`), statements whose outcome an operator has given no longer count.
+    For a table that can't be tried again (see `needs_copy`), statements whose outcome an operator
+    has given no longer count.
     """
 
 
@@ -87,7 +89,7 @@ class Foreseen:
 
 
 def refusal(table: StoredTable, decision: TableDecision, *, tells_time: bool = True) -> str:
-    """Return why a decision can't be obeyed now, with the next steps; empty if it can. `tells_time`: rows carry a commit-ts."""
+    """Return why a decision must wait, with next steps, or ""; `tells_time`: by commit-ts."""
     if decision.verb in ("pause", "skip") and table.state == TableState.DROPPED:
         return f"the source has dropped {table.name}: nothing of it is written, until a statement creates it again"
     if decision.verb in ("moved", "pause"):
@@ -108,7 +110,7 @@ def _refused_copy(table: StoredTable, at: int) -> str:
             f"`storage-consumer table pause {table_flag(table.name)}`, wait until the consumer has obeyed "
             "(`storage-consumer table` shows that), and then reload the table"
         )
-    # Resuming does not help a table that lacks rows, so here the operator has to declare the statement done.
+    # Resuming does not help a table that lacks rows: declare the statement done.
     if table.started and needs_copy(table.state):
         return (
             f"a statement with version {table.started} that touches {table.name} was started and is not known to have "
@@ -139,7 +141,7 @@ def _refused_copy(table: StoredTable, at: int) -> str:
 
 
 def no_commit_ts(whose: str) -> str:
-    """Return why no copy is taken where rows say nothing of their time, and what to do; `whose` rows, a table's or the bucket's."""
+    """Return why rows without commit-ts allow no copy, and the remedy; `whose`: table, bucket."""
     return (
         f"the rows of {whose} carry no commit ts (--allow-missing-commit-ts), so it is unknown which of them a copy "
         "holds: older ones would be applied over it. Have the changefeed write commit ts (`[sink.csv] "
@@ -149,7 +151,7 @@ def no_commit_ts(whose: str) -> str:
 
 
 def may_touch(query: str, name: TableName, table: TableName) -> bool:
-    """Return whether a statement of `name`, a table or a database, may touch `table`; any mention of its name counts, so rather too often.
+    """Return whether a statement of `name` may touch `table`: any mention of its name counts.
 
     A view changes nothing of what it reads.
     """
@@ -164,12 +166,12 @@ def may_touch(query: str, name: TableName, table: TableName) -> bool:
 
 
 def leads_to(query: str, own: TableName) -> bool:
-    """Return whether a statement in the folder of table `own` is one of that table, and not a step of a rename that only lies there."""
+    """Return whether a statement in table `own`'s folder is its own, no step of a rename."""
     return parse_ddl(query, own).subject.folded() == own.folded()
 
 
 def needs_copy(state: str) -> bool:
-    """Return whether a table in this state lacks rows or statements that it will not get, so that trying again does not help."""
+    """Return whether a table lacks what it will not get, so that retrying does not help."""
     return state in (TableState.LOST, TableState.EXCLUDED)
 
 
@@ -184,12 +186,13 @@ def _needs_a_copy(table: StoredTable) -> str:
 
 
 def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredTable:
-    """Return what to store of a table. `running`: what idle tables follow; a table that was decided about no longer does."""
+    """Return what to store of a table that no longer follows `running` as idle tables do."""
     if decision.verb == "moved":
         return table
     # A table that follows has reached the feed's checkpoint, though its own row may be older.
     goes_along = table.follows and (table.state != TableState.EXCLUDED or decision.verb == "pause")
-    # What is told to others did not count one that was loaded, and counts it now that it is left out: that must not fall.
+    # What is told to others did not count one that was loaded, and counts it now that it is left
+    # out: that must not fall.
     goes_along |= decision.verb == "skip" and (table.loading or table.joining)
     ends_skip = decision.verb == "pause" and is_skipped(table.state, table.error)
     # All up to there has been passed over.
@@ -197,7 +200,8 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
     own = max(table.checkpoint, running) if goes_along else table.checkpoint
     stands = replace(table, checkpoint=own, follows=False)
     if decision.verb == "pause":
-        # What is passed over of a skipped table ends here, so that a copy can be made in peace: as where a wider filter takes a table in.
+        # What is passed over of a skipped table ends here, so that a copy can be made in peace: as
+        # where a wider filter takes a table in.
         if ends_skip:
             return replace(stands, error=WAS_LEFT_OUT)
         # A pause must not hide that the table lacks rows.
@@ -214,7 +218,7 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
 
 
 def held(decision: TableDecision, why: str = "") -> str:
-    """Return why a table is halted that an operator paused; `why`: the refusal of a decision that could not be obeyed."""
+    """Return why a paused table is halted; `why`: the refusal of an unobeyed decision."""
     return why or (
         f"paused by {decision.decided_by} since {_since(decision)}, until `storage-consumer table resume` or `storage-consumer load`"
     )
@@ -231,15 +235,16 @@ def is_skipped(state: str, error: str) -> bool:
 
 
 def lacks_past(state: str, error: str) -> bool:
-    """Return whether a table is stored as left out and is halted: it is taken again, and lacks what was passed over meanwhile.
+    """Return whether a left-out, halted table is taken again and lacks what was passed over.
 
-    Whatever else halts it may have given it another error since; one that stays left out has none, or says who skips it.
+    Whatever else halts it may have given it another error since; one that stays left out has none,
+    or says who skips it.
     """
     return state == TableState.EXCLUDED and bool(error) and not is_skipped(state, error)
 
 
 def shown_state(state: str, error: str, *, waits: bool = False) -> str:
-    """Return the one word for the state of a stored table; `waits`: whether the last writer reported that it waits, which is not stored."""
+    """Return a stored table's state as a word; `waits`: as the last writer reported, unstored."""
     if waits and state == TableState.RUNNING:
         return TableState.WAITING
     if state == TableState.HALTED and error.startswith(_PAUSED):

@@ -1,4 +1,4 @@
-"""The version directories of one table: the files of each in order, each applied once, and what is left to read in them. No I/O.
+"""A table's version directories: files in order, applied once, and what is left. No I/O.
 
 A file or a target is found by version: no answer takes longer the more versions are finished.
 """
@@ -18,7 +18,7 @@ from storage_consumer.tso import may_hold_rows
 
 
 class TableVersionConsumer:
-    """One version directory of one table: its structure, its sequences of files and how far each is consumed."""
+    """One version directory: its structure, and how far each sequence of files is consumed."""
 
     def __init__(self, version: int, table_dir: str, known: FileSequences) -> None:
         """Begin without files. `known`: the sequences of the whole bucket."""
@@ -28,19 +28,19 @@ class TableVersionConsumer:
         self.partitions: set[int] = set()
         """Partitions of the known files; files outside any partition's directory do not count."""
         self.applied: set[int | None] = set()
-        """Partitions of which files were applied; None stands for files outside any partition's directory."""
+        """Partitions with applied files; None: files outside of partition directories."""
         self.definition: TableDefinition | None = None
-        """The content of the schema file that gives the structure of the rows; None while there is none. Only `TableVersions.define` sets it."""
+        """The schema file that gives rows their structure, or None; see `TableVersions.define`."""
         self._known = known
         # Directory and dispatcher → sequences of every index width.
         self._numberings: dict[str, list[FileSequence]] = defaultdict(list)
-        # Sequences that may have something open: they come in by `offer` and leave in `open_sequences`.
+        # Sequences maybe open: in by `offer`, out in `open_sequences`.
         self._open: dict[str, FileSequence] = {}
         self._applied: dict[tuple[int | None, str], tuple[str, int]] = {}
 
     @property
     def is_ddl(self) -> bool:
-        """Whether a statement led to this version of this table, so that rows at or below it are repeated deliveries."""
+        """Whether a statement led to this version: then rows at or below it are repeats."""
         return self.structure is not None and self.structure.is_ddl
 
     @property
@@ -50,11 +50,11 @@ class TableVersionConsumer:
         return None if definition is None or parsed(definition).is_astray else definition
 
     def offer(self, file: DataFile) -> bool:
-        """Take a listed file; return False for one that an earlier run finished in its present state."""
+        """Take a listed file; return False if it was finished in its present state."""
         key = file.sequence
         sequence = self.sequences.get(key)
         if sequence is None:
-            # The bucket's own record of it: a directory that moves to another table keeps what is finished.
+            # The bucket's record: a directory that moves to another table keeps what is finished.
             sequence = self.sequences[key] = self._known[key]
             numbering = self._numberings[_numbering(key)]
             # Files of a former width may have expired, and their numbers count.
@@ -78,7 +78,7 @@ class TableVersionConsumer:
         self.applied.add(file.partition)
 
     def is_behind(self, file: DataFile) -> bool:
-        """Return whether TiCDC writes such a file before an applied one of the same partition: by date, then by number."""
+        """Return whether TiCDC writes it before an applied one of its partition: date, number."""
         # Each dispatcher counts its own files, so only the date puts files of two of them in order.
         return any(
             date > file.date or (dispatcher == file.dispatcher and date == file.date and number > file.number)
@@ -94,7 +94,7 @@ class TableVersionConsumer:
         return list(self._open.values())
 
     def readable(self, high: int) -> list[DataFile]:
-        """Return files that may hold rows with commit-ts <= `high` (inclusive), in sequence order."""
+        """Return files that may hold rows up to `high` (inclusive), in sequence order."""
         return sorted((f for s in self.open_sequences() for f in s.readable(high)), key=lambda file: file.order)
 
     @property
@@ -115,12 +115,13 @@ class TableVersionConsumer:
     def gap(self) -> str:
         """Return which file is missing from a sequence, or an empty text.
 
-        Numbering continues after a change of the index width, so all widths of a directory and dispatcher count together.
+        Numbering continues after a change of the index width, so all widths of a directory and
+        dispatcher count together.
         """
         return next((f"file number {number} in {folder_of(sequence)}" for sequence, number, _ in self.gaps()), "")
 
     def gaps(self) -> Iterator[tuple[str, int, int]]:
-        """Yield for each numbering with a missing number: its sequence with the highest number, the missing one, and the highest."""
+        """Yield, per numbering with a gap, sequence of the highest, missing number, highest."""
         # Called for what it drops from `_open`.
         self.open_sequences()
         # Only numberings with something open can lack a number.
@@ -131,7 +132,7 @@ class TableVersionConsumer:
                 yield last, number, highest[last]
 
     def reached(self, sequence: str) -> int:
-        """Return the number up to which (inclusive) all files of a sequence's numbering are finished or listed."""
+        """Return the number (inclusive) to which a sequence's numbering is finished or listed."""
         sequences = self._numberings[_numbering(sequence)]
         reached = max((found.done_upto for found in sequences), default=0)
         for first, last in sorted(span for found in sequences for span in found.known):
@@ -152,8 +153,8 @@ def _numbering(sequence: str) -> str:
 
 
 def _missing(sequences: Sequence[FileSequence]) -> int:
-    """Return the lowest missing number: neither finished nor listed, though it was listed or a higher one is; 0 for none."""
-    # Numbers go on after a change of the index width, so the sequence that came furthest counts for all.
+    """Return the lowest missing number, listed before or below a known one; 0 for none."""
+    # Numbers continue after a change of index width: the furthest sequence counts for all.
     reached = max(sequence.done_upto for sequence in sequences)
     known = sorted(span for sequence in sequences for span in sequence.known)
     lost: set[int] = set().union(*(sequence.lost for sequence in sequences))
@@ -171,9 +172,10 @@ _Test = Callable[[TableVersionConsumer], bool]
 
 
 class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
-    """The version directories of one table, in the order in which they were added; and their version numbers, in ascending order.
+    """A table's version directories in order of adding, and their versions, ascending.
 
-    A table can have several directories of one version. Only `define` changes the definition of a directory that is in here.
+    A table can have several directories of one version. Only `define` changes the definition of a
+    directory that is in here.
     """
 
     def __init__(self) -> None:
@@ -181,7 +183,7 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
         self.numbers: Final = Numbers()
         """All versions."""
         self.telling: Final = Numbers()
-        """Versions that tell of this very table: not those with nothing but a step of another one's rename."""
+        """Versions that tell of this table: not those with only a step of another's rename."""
         self.structured: Final = Numbers()
         """Versions with the structure of this very table."""
         self.making: Final = Numbers()
@@ -284,7 +286,8 @@ class TablePartitions:
         """Begin without a file."""
         # Partition → directories with files of it; none is empty.
         self._places: dict[int, set[VersionKey]] = {}
-        # Partition, or None for files outside any partition's directory → versions from which files of it were applied.
+        # Partition, or None for files outside any partition's directory → versions from which files
+        # of it were applied.
         self._applied: dict[int | None, Numbers] = {}
 
     def __len__(self) -> int:
@@ -307,7 +310,7 @@ class TablePartitions:
             self._applied.setdefault(applied, Numbers()).add(key[0])
 
     def remove(self, key: VersionKey, version: TableVersionConsumer, left: TableVersions) -> None:
-        """Remove all that is known of a version directory; `left`: those that the table still has."""
+        """Remove all that is known of a version directory; `left`: the table's remaining ones."""
         for partition in version.partitions:
             self._places[partition].discard(key)
             if not self._places[partition]:
@@ -318,7 +321,7 @@ class TablePartitions:
                 self._applied[applied].discard(key[0])
 
     def is_younger_applied(self, file: DataFile) -> bool:
-        """Return whether a file of a younger version was applied, of the same partition or where one of the two has none."""
+        """Return whether a younger file was applied in its partition, or either has none."""
         partitions = self._applied if file.partition is None else (file.partition, None)
         newest = highest(self._applied[partition].last for partition in partitions if partition in self._applied)
         return newest is not None and newest > file.version
@@ -330,15 +333,19 @@ _SEVERAL = 2
 class TableFiles:
     """The version directories of one table, with their files.
 
-    A file or a target is looked up by version: no answer takes longer the more versions are finished.
+    A file or a target is looked up by version: no answer takes longer the more versions are
+    finished.
     """
 
     def __init__(self, known: FileSequences, *, tells_time: bool = True) -> None:
-        """Begin without a directory. `known`: the sequences of the whole bucket; `tells_time`: rows carry a commit-ts, if only to the millisecond."""
+        """Begin without a directory; `known`: the bucket's sequences.
+
+        `tells_time`: rows carry a commit-ts, if only to the millisecond.
+        """
         self.versions: Final = TableVersions()
         self._known = known
         self._tells_time = tells_time
-        # The directories without a schema file and those with an open sequence: few, however many are known.
+        # Directories without a schema file or with an open sequence: few, even if many are known.
         self._open = TableVersions()
         # Sequence → the directory that it is in.
         self._homes: dict[str, TableVersionConsumer] = {}
@@ -400,12 +407,12 @@ class TableFiles:
         numbers = self._open.numbers
         wanted = list(numbers) if target is None else numbers.below(target)
         if target is not None and self._tells_time:
-            # Beyond the target a directory to which no statement led may hold some; see `may_hold_rows`.
+            # Beyond the target a directory without a statement may hold some: `may_hold_rows`.
             wanted += self._open.bare.since(target)
         found = []
         for number in () if self._closed else wanted:
             for key, version in sorted(self._open.at(number).items(), key=lambda item: item[0]):
-                # Versions leave here and return by `put`: a long history then costs nothing in each round.
+                # Versions leave here and return by `put`: a long history costs nothing per round.
                 if version.definition is not None and not version.open_sequences():
                     self._open.remove(key)
                 else:
@@ -415,7 +422,7 @@ class TableFiles:
     # files
 
     def offer(self, file: DataFile) -> bool:
-        """Take a data file; return False for one that an earlier run finished in its present state."""
+        """Take a data file; return False if it was finished in its present state."""
         version = self.version(file.version_key)
         taken = version.offer(file)
         # Of all that is noted of a directory, only this can change by a file.
@@ -444,7 +451,7 @@ class TableFiles:
         )
 
     def unread(self) -> dict[str, int]:
-        """Return sequence → the highest number of its pending files; none of a directory that nothing shows to be the changefeed's."""
+        """Return sequence → highest pending number, except in directories not shown as TiCDC's."""
         return {
             name: max(file.number for file in sequence.pending.values())
             for version in self.open_versions()
@@ -454,7 +461,7 @@ class TableFiles:
         }
 
     def readable(self, target: int) -> tuple[list[DataFile], dict[VersionKey, TableDefinition]]:
-        """Return the files that may hold rows up to `target` (inclusive), in order, and the definition of each directory that has one."""
+        """Return files that may hold rows up to `target` (inclusive), in order, and definitions."""
         files: list[DataFile] = []
         definitions: dict[VersionKey, TableDefinition] = {}
         for version in self.open_versions(target):
@@ -462,16 +469,19 @@ class TableFiles:
             if definition is None or not may_hold_rows(
                 version.version, target, is_ddl=version.is_ddl or not self._tells_time
             ):
-                continue  # a directory without a schema file yet is younger than the storage checkpoint, or is waited for
+                # a directory without a schema file yet is younger than the storage checkpoint, or
+                # is waited for
+                continue
             if found := version.readable(target):
                 files.extend(found)
                 definitions[version.version, version.table_dir] = definition
         return files, definitions
 
     def out_of_turn(self, files: Sequence[DataFile]) -> str:
-        """Return the path of a file that TiCDC writes before an applied one of the same partition; empty if there is none.
+        """Return the path of a file that belongs before an applied one of its partition, or "".
 
-        The order covers all sequences of a partition: version, date, number. A version without partitions is compared with any.
+        The order covers all sequences of a partition: version, date, number. A version without
+        partitions is compared with any.
         """
         behind = (
             f for f in files if self.versions[f.version_key].is_behind(f) or self._partitions.is_younger_applied(f)
@@ -479,9 +489,10 @@ class TableFiles:
         return next((file.stored.path for file in behind), "")
 
     def crossing(self, files: Sequence[DataFile]) -> str:
-        """Return the path of a statement by which rows of one key may be in several of the table's partitions; empty if there is none.
+        """Return the path of a statement by which a key may be in several partitions, or "".
 
-        TiDB wants the partition columns in each unique key that is not GLOBAL: without a GLOBAL one, a key has its place in one partition.
+        TiDB wants the partition columns in each unique key that is not GLOBAL: without a GLOBAL
+        one, a key has its place in one partition.
         """
         if all(file.partition is None for file in files):
             return ""
@@ -499,7 +510,7 @@ class TableFiles:
             yield from version.gaps()
 
     def not_there(self, wanted: Mapping[str, int]) -> list[tuple[str, int, int]]:
-        """Return the incomplete sequences: sequence, number reached, number needed; `wanted`: sequence → number needed (inclusive)."""
+        """Return incomplete sequences with numbers reached and needed; `wanted`: inclusive."""
         found = []
         for sequence, upto in wanted.items():
             home = self._homes.get(sequence)
@@ -509,15 +520,15 @@ class TableFiles:
         return found
 
     def pass_over(self, upto: Mapping[str, int]) -> None:
-        """Stop waiting for absent files; `upto`: sequence → number up to which (inclusive) none is expected any more."""
+        """Stop waiting for absent files; `upto`: sequence → number (inclusive) passed over."""
         for sequence, number in upto.items():
             if sequence in self._homes:
                 self._homes[sequence].sequences[sequence].pass_over(number)
 
     def is_before(self, sequence: str, version: int) -> bool:
-        """Return whether a sequence belongs to an older version; nothing shows it for an unknown sequence."""
+        """Return whether a sequence belongs to an older version; False if it is unknown."""
         parts = folder_of(sequence).split("/")
-        # Which part is the version is not known here: what stands before it is the table's directory.
+        # Which part is the version is unknown here: before it is the table's directory.
         return any(
             part.isdecimal()
             and int(part) < version

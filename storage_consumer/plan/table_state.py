@@ -1,4 +1,4 @@
-"""The state of a table, and the status that goes with it: what may be done with the table now, and why not more."""
+"""A table's state and status: what may be done with the table now, and why not more."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from enum import StrEnum
 from typing import Literal
 
 HaltKind = Literal["ddl", "gate", "file", "gap", "row", "schema", "name"]
-"""Why a table halts: its statement failed or may not run, a file cannot be read or is missing, the target refused a row, the structure
-cannot be read or does not fit, or it has no place of its own in the target."""
+"""Why a table halts: its statement failed or may not run, a file cannot be read or is missing, the
+target refused a row, the structure cannot be read or does not fit, or it has no place of its own in
+the target.
+"""
 
 
 class TableState(StrEnum):
@@ -24,9 +26,9 @@ class TableState(StrEnum):
     DROPPED = "dropped"
     """The source no longer has it; only stored and shown."""
     LOST = "lost"
-    """Halted, and it lacks rows that no file holds any more, so that only a copy helps; stored so, shown as halted."""
+    """Halted without rows that no file holds: only a copy helps; stored so, shown as halted."""
     EXCLUDED = "excluded"
-    """The table is left out, or was until now and lacks what was written meanwhile: by the filter, or skipped by an operator. Only stored."""
+    """Left out, or lacking what was written while it was, by filter or operator; only stored."""
     LOADING = "loading"
     """A copy of it is being written, and nothing else of it is done."""
     SKIPPED = "skipped"
@@ -39,10 +41,10 @@ STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStanding:
-    """The state of one table at one moment, and the facts beside it; only its `TableConsumer` replaces it by another."""
+    """A table's state at one moment, and facts beside it; replaced only by its `TableConsumer`."""
 
     state: TableState = TableState.RUNNING
-    """``RUNNING``, ``WAITING``, ``LOADING``, ``HALTED`` or ``LOST``; the others follow from what is below."""
+    """``RUNNING``, ``WAITING``, ``LOADING``, ``HALTED``, ``LOST``; others follow from below."""
     error: str = ""
     """Why it is halted or waits."""
     dropped: bool = False
@@ -54,7 +56,7 @@ class TableStanding:
     left_out: bool = False
     """Whether the filter or an operator leaves out a table of this name."""
     lacks_past: bool = False
-    """Whether it was left out: by the filter until this start, or by an operator until somebody paused it."""
+    """Whether it was left out: by the filter until this start, or by an operator until a pause."""
     held: bool = False
     """Whether an operator keeps it halted, whatever happens to its statements."""
     paused: bool = False
@@ -85,14 +87,15 @@ class TableStanding:
 
     @property
     def apart(self) -> bool:
-        """Whether the checkpoints of the whole leave it out: they would fall back to the TSO of its copy."""
+        """Whether overall checkpoints leave it out: they would drop to its copy's TSO."""
         return self.loading or self.joining
 
     @property
     def excluded(self) -> bool:
         """Whether none of its files is read since the table is left out.
 
-        To the filter, a path alone does not show which table a file belongs to. An operator who names what the path shows means it.
+        To the filter, a path alone does not show which table a file belongs to. An operator who
+        names what the path shows means it.
         """
         return self.left_out and (self.named or bool(self.skipped))
 

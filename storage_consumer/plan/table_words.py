@@ -1,4 +1,4 @@
-"""Tables as an operator types them on a command line, and as a message names them for a shell to take."""
+"""Tables as operators type them on a command line, and as messages quote them for a shell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import UNSEEN, escaped
 
 WAS_LEFT_OUT = "this table was left out until now, so its earlier rows are missing"
-"""How the error of a table begins that the filter takes again, or that was skipped and is paused now."""
+"""How the error begins of a table that the filter takes again, or skipped and now paused."""
 DROPPED_UNSEEN = (
     "the source dropped this table while the filter left it out, and the target may still have its old rows"
 )
@@ -30,7 +30,7 @@ _QUOTED = re.compile(rf"{_PART}(?:\.{_PART})?")
 
 
 def table_word(name: TableName) -> str:
-    """Return what names exactly this table: ``database.table``, each in backquotes where that could be read otherwise."""
+    """Return a table's exact name: ``database.table``, in backquotes where ambiguous."""
     # A leading dash would pass for an option.
     if name.schema.startswith("-"):
         return ".".join(map(quote, filter(None, (name.schema, name.table))))
@@ -38,7 +38,7 @@ def table_word(name: TableName) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Return a text as one word for a shell, without a character that a terminal would interpret or could not show."""
+    """Return a text as one shell word, without characters that terminals act on or hide."""
     if not UNSEEN.search(text):
         return shlex.quote(text)
     plain = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -52,18 +52,18 @@ def table_flag(name: TableName) -> str:
 
 
 def copy_commands(name: TableName) -> tuple[str, str]:
-    """Return how a table gets a copy, without the options that lead to the target: from an export, and after one that somebody made."""
+    """Return how a table gets a copy, without options to the target: exported, or self-made."""
     flag = table_flag(name)
     return f"storage-consumer load {flag} --dump URI --replace", f"storage-consumer table reload-done {flag} --at TSO"
 
 
 def copy_ways(name: TableName, reach: str) -> str:
-    """Return both commands as a message has them, the one for a copy that somebody made last. `reach`: the options that lead to the target."""
+    """Return both commands for a message, a self-made copy's last; `reach`: target options."""
     return OR_BY_HAND.join(f"{command} {reach}".rstrip() for command in copy_commands(name))
 
 
 def parsed(given: str) -> TableName | None:
-    """Return the name that backquotes, or the only dot, make unambiguous; None where it can be read in several ways."""
+    """Return the name that backquotes or the only dot make unambiguous, or None."""
     found = _QUOTED.fullmatch(given)
     if found is None:
         return None
@@ -73,7 +73,7 @@ def parsed(given: str) -> TableName | None:
 
 
 def named(flag: str, given: str, *, whole: bool = False) -> TableName:
-    """Return what `parsed` does; raise `ConfigError`, which names the flag, where that is None, or a database alone if `whole`."""
+    """Return `parsed`; raise `ConfigError` with the flag if None, or if `whole` for a database."""
     name = parsed(given)
     if name is None or (whole and not name.table):
         raise ConfigError(
@@ -91,7 +91,7 @@ def is_meant(name: TableName, given: str) -> bool:
 
 
 def meant(given: str, rows: Iterable[T], name_of: Callable[[T], TableName]) -> list[T]:
-    """Return the rows of the one table that an operator means by `given`, none if there is no such; raise `ConfigError` for several tables."""
+    """Return rows of the one table meant by `given`, if any; raise `ConfigError` for several."""
     found = [row for row in rows if is_meant(name_of(row), given)]
     tables = {key_of(name_of(row)): name_of(row) for row in found}
     if len(tables) > 1:
@@ -101,7 +101,7 @@ def meant(given: str, rows: Iterable[T], name_of: Callable[[T], TableName]) -> l
 
 
 def known(given: str, rows: Sequence[T], name_of: Callable[[T], TableName]) -> list[T]:
-    """Return what `meant` does; raise `ConfigError`, which names the nearest tables, if there is none."""
+    """Return `meant`; raise `ConfigError`, naming the nearest tables, if there is none."""
     if found := meant(given, rows, name_of):
         return found
     names = [str(name_of(row)) for row in rows]
@@ -110,14 +110,16 @@ def known(given: str, rows: Sequence[T], name_of: Callable[[T], TableName]) -> l
 
 
 def is_rule(given: str) -> bool:
-    """Return whether what an operator typed may be a rule of the table filter, rather than a name."""
+    """Return whether an operator's word may be a rule of the table filter, not a name."""
     return "`" not in given and bool(_RULE.search(given))
 
 
 def selected(
     given: Iterable[str], rows: Sequence[T], name_of: Callable[[T], TableName], taken: Callable[[T], bool]
 ) -> list[T]:
-    """Return the rows of all tables that an operator means, each once: by name, or by rule those of them that are `taken`.
+    """Return the rows of all tables that an operator means, each once.
+
+    A name means its table, a rule those of its tables that are `taken`.
 
     Raises `ConfigError` for a name or rule that fits no table, and for an ambiguous name.
     """

@@ -1,7 +1,8 @@
-"""Which tables each statement is a barrier for, and which share a name in the target by the routes. No I/O.
+"""Which tables a statement is a barrier for, and which share a target name by routes. No I/O.
 
-Naming too many tables costs a little waiting; naming too few would let rows overtake a statement. So where a statement can
-touch other tables at all, every known table whose name occurs in its text counts as touched.
+Naming too many tables costs a little waiting; naming too few would let rows overtake a statement.
+So where a statement can touch other tables at all, every known table whose name occurs in its text
+counts as touched.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ class KnownTables:
 
 
 def touched_keys(definition: TableDefinition, known: KnownTables) -> set[str]:
-    """Return the known tables that a DDL is a barrier for. A database statement (empty table name) touches every table in it.
+    """Return known tables that a DDL is a barrier for: for a database's, all in it.
 
-    A name that may belong to any database touches all tables of that name. A folder without a schema file may be one that
-    somebody left there: it holds up only a DROP DATABASE, which would remove its rows.
+    A name that may belong to any database touches all tables of that name. A folder without a
+    schema file may be one that somebody left there: it holds up only a DROP DATABASE, which would
+    remove its rows.
     """
     if not definition.name.table:
         inside = set(known.by_schema.get(folded_name(definition.name.schema), ()))
@@ -71,7 +73,7 @@ def touched_keys(definition: TableDefinition, known: KnownTables) -> set[str]:
 
 
 def renamed_keys(definition: TableDefinition) -> frozenset[str]:
-    """Return the old and new name of a rename as keys, known or not: renames of one cycle may meet in a name that no file shows."""
+    """Return a rename's names as keys, known or not: renames of a cycle may share unseen ones."""
     return frozenset(map(key_of, parsed(definition).renamed or ()))
 
 
@@ -81,7 +83,7 @@ NOWHERE = TableName(schema="", table="")
 
 
 def place_of(table: TableConsumer, routes: Routes) -> TableName | None:
-    """Return where a table's rows are in the target, for the state to remember; None without routes, where it is the name in the bucket."""
+    """Return a table's target for the state; None without routes, where the name is its own."""
     status = table.status
     # Nothing of it was written yet. Once rows are there, their place is what counts.
     if (status.misplaced or status.nowhere) and table.checkpoint < table.files.first:
@@ -90,7 +92,7 @@ def place_of(table: TableConsumer, routes: Routes) -> TableName | None:
 
 
 def sharing_a_name(alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer]) -> dict[str, frozenset[str]]:
-    """Return key of a table → keys of all tables that have its name in the target over time; `alike`: see `TableNames`."""
+    """Return table key → keys of tables with its target name over time; `alike`: `TableNames`."""
     # A table that is refused its place holds up nobody.
     placed = [frozenset(key for key in keys if not tables[key].status.misplaced) for keys in alike]
     return {key: keys for keys in placed if len(keys) > 1 for key in keys}
@@ -99,10 +101,10 @@ def sharing_a_name(alike: Iterable[AbstractSet[str]], tables: Mapping[str, Table
 def collisions(
     alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer], routes: Routes, lifetimes: Lifetimes
 ) -> dict[str, str]:
-    """Return tables that would be written to a name in the target where another table is at the same time; key → error.
+    """Return tables whose target name another table has at the same time; key → error.
 
-    Two tables of one name do not collide if all that is known of the one ends, by a DROP or another name, before the other
-    begins. Of two that collide the one that began later is named.
+    Two tables of one name do not collide if all that is known of the one ends, by a DROP or another
+    name, before the other begins. Of two that collide the one that began later is named.
     """
     found: dict[str, str] = {}
     for keys in alike:
@@ -119,7 +121,7 @@ def collisions(
 
 
 def _begin_of(table: TableConsumer) -> int:
-    """Return from which commit-ts on a table is in the target, by its files and its copy; 0 if it is not."""
+    """Return the commit-ts from which a table is in the target, by files and copy; or 0."""
     return min(filter(None, (table.files.first, _copied_at(table))), default=0)
 
 
@@ -139,7 +141,10 @@ def _is_over(table: TableConsumer, version: int, lifetimes: Lifetimes) -> bool:
 def refuse_shared_places(
     names: Iterable[TableName], selection: Selection, there: Iterable[tuple[TableName, TableName]] = ()
 ) -> None:
-    """Raise `ConfigError` if a table of a copy has no place of its own in the target. `there`: names in bucket and target of what is there."""
+    """Raise `ConfigError` if a copy's table shares its target with another.
+
+    `there`: names of existing tables in bucket and target.
+    """
     places = {place.folded(): name for name, place in there}
     for name in names:
         if why := selection.why_nowhere(name):
@@ -151,7 +156,7 @@ def refuse_shared_places(
 
 
 def refuse_other_places(restart: Restart, routes: Routes) -> None:
-    """Raise `ConfigError` if the current routes map a table to another target than earlier runs used."""
+    """Raise `ConfigError` if the routes now map a table elsewhere than earlier runs did."""
     for _, (name, place) in sorted(restart.targets.items()):
         now = routes.target(name)
         # A table of which nothing is in the target may go anywhere.
@@ -164,7 +169,7 @@ def refuse_other_places(restart: Restart, routes: Routes) -> None:
 
 
 class TableNames:
-    """What follows from the names of all tables at one time; each part is computed when it is first used."""
+    """What follows from all tables' names at one time, each part computed at first use."""
 
     def __init__(self, tables: Mapping[str, TableConsumer], routes: Routes) -> None:
         """Use `tables` by key; tables added later may be missed."""
@@ -179,15 +184,15 @@ class TableNames:
 
     @cached_property
     def databases(self) -> frozenset[str]:
-        """The databases of all tables that are taken, or that an operator has left out: those stay in the target as they are."""
+        """Databases of all tables taken, or left out by an operator, which the target keeps."""
         return frozenset(
             table.name.schema for table in self._tables.values() if not table.status.left_out or table.status.skipped
         )
 
     @cached_property
     def alike(self) -> tuple[frozenset[str], ...]:
-        """The keys of tables that share a name in the target by the routes, one set per shared name."""
-        # Without routes tables have their own names in the target, and these differ as their keys do.
+        """Keys of tables that share a target name by the routes, one set per shared name."""
+        # Without routes tables keep their own names, which differ as their keys do.
         if not self._routes:
             return ()
         keys: dict[TableName, set[str]] = defaultdict(set)
@@ -198,10 +203,10 @@ class TableNames:
 
 
 class Touches:
-    """The tables that statements touch; found again only where there are new tables or statements."""
+    """Tables that statements touch; found again only for new tables or statements."""
 
     def __init__(self, backlog: Iterable[DdlStep], catalog: Catalog, routes: Routes, lifetimes: Lifetimes) -> None:
-        """Begin with the statements and tables that are known now. `backlog`: the statements that have not run, now and later."""
+        """Begin with known statements and tables; `backlog`: pending ones, now and later."""
         self._backlog = backlog
         self._catalog = catalog
         self._lifetimes = lifetimes
@@ -209,7 +214,7 @@ class Touches:
         self.renew()
 
     def renew(self) -> None:
-        """Note that there are other tables than before, or other names in the target, or statements that `update` was not told of."""
+        """Note other tables, target names, or statements unknown to `update`."""
         self.names = TableNames(self._catalog.tables, self._routes)
         self._known: dict[DdlId, frozenset[str]] | None = None
         self._pending: PendingDdls | None = None
@@ -230,15 +235,16 @@ class Touches:
                 self._pending.add(self._with_touches(step, self._known))
 
     def of(self, step: DdlStep) -> frozenset[str]:
-        """Return the tables, by key, that a queued statement, or one inferred from those, is a barrier for."""
+        """Return tables, by key, that a queued or inferred statement is a barrier for."""
         known = self._all()
         if step.identity not in known:
-            self._catalog.table(step.name)  # nothing else may know the table that an inferred one names
+            # nothing else may know the table that an inferred one names
+            self._catalog.table(step.name)
             known[step.identity] = self._touched_by(step)
         return known[step.identity]
 
     def held_up(self, step: DdlStep) -> list[str]:
-        """Return the tables, by key, that stand still while a statement cannot run: its own, or where that is left out those it names.
+        """Return keys of tables that wait while a statement cannot run: its own, or named ones.
 
         Nobody looks at a table that is left out, nor can an operator resume it.
         """
@@ -251,7 +257,7 @@ class Touches:
         return taken or [step.table_key]
 
     def hold_up_nobody(self, keys: Iterable[str]) -> bool:
-        """Let tables go on that wait for a view of one that stands still, by key; return whether there are any."""
+        """Release tables, by key, that wait for a halted one's view; return whether any do."""
         pending, found = self.pending(), False
         for key in keys:
             for ddl in (each for each in pending.views(key) if len(each.touches) > 1):
@@ -267,7 +273,7 @@ class Touches:
             self._pending.remove(step.identity)
 
     def pending(self) -> PendingDdls:
-        """Return the statements that have not run, each with the tables that it touches and with names that exist only during a rename."""
+        """Return pending statements with tables they touch, and names existing only in a rename."""
         if self._pending is None:
             known = self._all()
             self._pending = PendingDdls(self._with_touches(step, known) for step in self._backlog)
@@ -286,7 +292,7 @@ class Touches:
 
     def _touched_by(self, step: DdlStep) -> frozenset[str]:
         touched = touched_keys(step.definition, self.names.known) | {step.table_key}
-        # Tables that have one name in the target, one after the other, wait for each other's statements.
+        # Tables that share a target name in turn wait for each other's statements.
         return frozenset(touched.union(*(self._sharing.get(key, ()) for key in touched)))
 
     def namesakes(self, table: str, step: DdlStep) -> list[TableConsumer]:
@@ -295,7 +301,7 @@ class Touches:
         return [t for t in named if self._is_there(t, step.version)]
 
     def _is_there(self, table: TableConsumer, version: int) -> bool:
-        """Return whether a table exists right before a version, whatever has become of it since: a view may be tried again much later."""
+        """Return whether a table existed right before a version, as late retries of views ask."""
         if table.timeline.stays_after(version):
             return True
         ends = self._lifetimes.ends_of(table)
@@ -304,14 +310,16 @@ class Touches:
         return table.files.first < version and not table.timeline.is_free_before(version, ends)
 
     def beyond(self, step: DdlStep) -> list[TableConsumer]:
-        """Return touched tables that were applied beyond a statement, or are copies that already hold its effects.
+        """Return touched tables applied beyond a statement, or copies with its effects.
 
-        There are none unless the statement came late, or only some of the tables that it touches were copied. A view only reads them.
+        There are none unless the statement came late, or only some of the tables that it touches
+        were copied. A view only reads them.
         """
         if step.alters_no_table:
             return []
         tables = (self._catalog.tables[key] for key in sorted(self.of(step)))
         gone = key_of(pair[0]) if (pair := step.ddl.renamed) is not None and pair[0] != pair[1] else ""
-        # A table that begins after the statement cannot be beyond it, unless a copy has taken the place of what the statement moves.
+        # A table that begins after the statement cannot be beyond it, unless a copy has taken the
+        # place of what the statement moves.
         known = [t for t in tables if 0 < t.files.first <= step.version or (t.key == gone and t.files.first)]
         return [t for t in known if t.checkpoint > step.version or t.copies.copied_at >= step.version]

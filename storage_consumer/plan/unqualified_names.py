@@ -1,9 +1,10 @@
-"""Which database a name without one belongs to, where the statement and the bucket's history show it.
+"""Which database an unqualified name belongs to, where statement and history show it.
 
-Classic TiCDC stores a statement as it was typed, without the session's database. A statement whose own table has no database was typed in
-the database of its schema file, so that all its names without one belong to that database. Only if its own table is named with a
-database can another name belong to any: what a view reads or a LIKE copies, and the old name of a rename. The parent of a foreign key cannot:
-TiDB looks for it in the database of the table itself.
+Classic TiCDC stores a statement as it was typed, without the session's database. A statement whose
+own table has no database was typed in the database of its schema file, so that all its names
+without one belong to that database. Only if its own table is named with a database can another name
+belong to any: what a view reads or a LIKE copies, and the old name of a rename. The parent of a
+foreign key cannot: TiDB looks for it in the database of the table itself.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from storage_consumer.sql.parse import cannot_read, parsed, with_homes
 
 
 def of_any_database(definition: TableDefinition) -> list[NameAt]:
-    """Return the names in a statement that may belong to another database than the definition's, though they give none."""
+    """Return names without a database that may belong to another than the definition's."""
     ddl = parsed(definition)
     found = [name for name in ddl.names if name.table]
     if ddl.rename is not None:
-        # Of a rename only the old name can be elsewhere, and only if the new one was typed with its database.
+        # Of a rename only the old name can be elsewhere, if the new one was qualified.
         return [name for name in found if not name.schema and not name.new] if ddl.rename.from_anywhere else []
-    # What is created or changed without a database lies in the session's, and that is the one of the schema file.
+    # What is created or changed unqualified is in the session's database: the schema file's.
     if ddl.has_references or any(not name.schema and not name.reads for name in found):
         return []
     return [name for name in found if not name.schema]
@@ -33,7 +34,7 @@ def of_any_database(definition: TableDefinition) -> list[NameAt]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namesake:
-    """A table that a name without a database may mean: the source has it right before the statement."""
+    """A table that an unqualified name may mean: it exists right before the statement."""
 
     name: TableName
     columns: tuple[TableColumn, ...] = ()
@@ -43,10 +44,11 @@ class Namesake:
 
 
 def homes(definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Namesake]]) -> dict[NameAt, TableName]:
-    """Return the tables that names of `of_any_database` mean, the definition's own database among them; none where nothing is known.
+    """Return tables that names of `of_any_database` mean, or none if nothing is known.
 
-    All names that a statement reads are of one database, the session's: one that has a table for each of them that the bucket knows at
-    all, with the columns that the statement shows. Raises `NotReplicable` where several databases can be meant, or none.
+    All names that a statement reads are of one database, the session's: one that has a table for
+    each of them that the bucket knows at all, with the columns that the statement shows. Raises
+    `NotReplicable` where several databases can be meant, or none.
     """
     if (rename := parsed(definition).rename) is not None:
         return {name: old for name, found in namesakes.items() if (old := _renamed(rename, definition, found))}
@@ -72,7 +74,7 @@ def homes(definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Names
 
 
 def _by_schema(name: NameAt, definition: TableDefinition, found: Sequence[Namesake]) -> dict[str, Namesake]:
-    """Return folded database → the table in it that a statement may read under a name, by its columns."""
+    """Return folded database → its table that a statement may read under a name, by columns."""
     return {folded_name(each.name.schema): each for each in found if _fits(name, definition, each)}
 
 
@@ -85,10 +87,11 @@ def _fits(name: NameAt, definition: TableDefinition, namesake: Namesake) -> bool
 
 
 def _renamed(rename: Rename, definition: TableDefinition, there: Sequence[Namesake]) -> TableName | None:
-    """Return the table that a rename takes: the one with the columns of the renamed one that no later file shows to have stayed."""
+    """Return the table that a rename takes: equal columns, and no later file of the old name."""
     new = rename.new.folded()
     own = next((n.name for n in there if n.name.folded() == new), None)
-    # Only the case of the name changes. Where not even that does, the new name was free: what is known to have it is not meant.
+    # Only the case of the name changes. Where not even that does, the new name was free: what is
+    # known to have it is not meant.
     if own is not None and rename.old.table != rename.new.table:
         return own
     there = [n for n in there if n.name != own]
@@ -113,23 +116,23 @@ def _column_names(columns: Sequence[TableColumn]) -> list[str]:
 
 
 class LocatedRenames:
-    """The renames up to a copy whose statements leave the old name's database open: they never run, so that no target shows it."""
+    """Renames up to a copy with an open database of the old name: never run, so never seen."""
 
     def __init__(self, floor: int, based: Collection[str]) -> None:
-        """Begin without any. `floor`: the TSO of the copy that the feed began with, 0 for none; `based`: keys of the tables in copies."""
+        """Begin empty; `floor`: TSO of the feed's first copy or 0; `based`: keys in copies."""
         self._floor = floor
         self._based = based
         self._open: list[DdlStep] = []
         self._located: dict[DdlId, DdlStep] = {}
 
     def note(self, step: DdlStep, copied_at: int) -> None:
-        """Keep a statement if it is such a rename. `copied_at`: the TSO of its table's own copy, 0 for none."""
+        """Keep a statement if it is such a rename; `copied_at`: TSO of its table's copy, or 0."""
         rename = step.ddl.rename
         if rename is not None and rename.from_anywhere and step.version <= max(self._floor, copied_at):
             self._open.append(step)
 
     def locate(self, tables: Iterable[TableConsumer], lifetimes: Lifetimes) -> None:
-        """Find out of which database each is, once all statements beside it are known; one that stays open is so until its turn comes."""
+        """Find each one's database once all statements are known; others wait for their turn."""
         known = list(tables) if self._open else []
         # In order: what one of them took away, a later one cannot mean.
         for step in self._open:
