@@ -61,12 +61,12 @@ _ALONE = ("--help", "-h", "--version", "-V")
 """First words that ask for no command."""
 _COMMAND_LINE = re.compile(rf" {{8,}}| +({PROGRAM}|export) ")
 _HEAD = re.compile(r" *(?:\S+  +)?")
-"""What further lines of a list's item are indented by: its blanks, and a code or word with a gap behind it."""
+"""The indent of a list item's further lines: its blanks, and a code or word before a gap."""
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
 
 
 def _fitted(text: str) -> str:
-    """Return a text as wide as help is: paragraphs, and the lines of those that are indented, each but for commands."""
+    """Wrap a text to the help's width, paragraphs and indented lines, but no commands."""
     lines: list[str] = []
     for paragraph in text.split("\n\n"):
         is_prose = not re.search("^ ", paragraph, re.MULTILINE)
@@ -86,7 +86,7 @@ def _columns() -> int:
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as the terminal (120 at most) that keeps line breaks and does not break names at their hyphens."""
+    """Help as wide as the terminal, at most 120, that keeps line breaks and hyphenated names."""
 
     def __init__(self, prog: str) -> None:
         """Format help for `prog`, the program's name."""
@@ -111,15 +111,17 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     """Return verb and options (by keyword, as texts) of a command line without its program name.
 
-    Flags may have one dash or two, as Go programs take them; without a verb, `run` is meant. Raises `ConfigError` for anything
-    unknown, naming the nearest known word; ``--help`` and ``--version`` print and raise SystemExit(0), and so does a line without words, which shows the commands.
+    Flags may have one dash or two, as Go programs take them; without a verb, `run` is meant. Raises
+    `ConfigError` for anything unknown, naming the nearest known word; ``--help`` and ``--version``
+    print and raise SystemExit(0), and so does a line without words, which shows the commands.
     """
     takes_value = {flag for option in OPTIONS if not option.switch for flag in flags_of(option)}
     words: list[str] = []
     for word in argv:
         # Two flags are short ones; all others of one dash are Go's way to write long ones.
         long = f"-{word}" if _GO_FLAG.fullmatch(word) and word not in {"-h", "-V"} else word
-        # argparse would take a value such as -05:00 for a flag, and the text of `ddl --sql` may begin with a comment: `=` binds them.
+        # argparse would take a value such as -05:00 for a flag, and the text of `ddl --sql` may
+        # begin with a comment: `=` binds them.
         is_text = words[:1] == ["ddl"] and words[-1] == "--sql"
         if words and (is_text or (words[-1] in takes_value and re.match(r"-\d", word))):
             words[-1] = f"{words[-1]}={word}"
@@ -181,7 +183,7 @@ def version_text() -> str:
 
 
 def flags_of(option: Option) -> tuple[str, ...]:
-    """Return the flags of an option, its own name first; none if it comes from the environment alone."""
+    """Return an option's flags, its own name first; none if only the environment sets it."""
     return tuple(f"--{name}" for name in (option.name, *option.aliases)) if option.flag else ()
 
 
@@ -191,7 +193,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def _parser(*asked: Verb, brief: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; only the commands that are asked for have their flags.
+    """Return the command line's parser; only commands that are asked for have their flags.
 
     `brief`: its help is the list of commands and where to go on.
     """

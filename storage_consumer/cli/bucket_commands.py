@@ -1,4 +1,7 @@
-"""The commands `inspect` and `init`: what a bucket is, as text or as JSON, and a commented configuration for it, without secrets."""
+"""The commands `inspect` and `init`: describe a bucket, and write its configuration.
+
+The description is text or JSON; the configuration has comments and no secrets.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,10 @@ def answer_inspect(own: FlagsWithJson, session: Session) -> Answer:
 
 
 def code_of(bucket: InspectedBucket) -> ExitCode:
-    """Return `DONE` if nothing is missing or contradicted and this is a changefeed's folder, else `MISCONFIGURED`."""
+    """Return `DONE` for a changefeed's folder without missing or contradicted settings.
+
+    Else return `MISCONFIGURED`.
+    """
     return ExitCode.MISCONFIGURED if bucket.missing or bucket.contradictions or bucket.likely else ExitCode.DONE
 
 
@@ -195,14 +201,14 @@ def _open_questions(bucket: InspectedBucket) -> Iterator[str]:
 
 
 def command(bucket: InspectedBucket, asked: Asked = NOTHING) -> str:
-    """Return the command that copies the bucket: as it was asked about, with inferred settings spelled out, and no credentials."""
+    """Return the bucket's `run` command with inferred settings and without credentials."""
     upstream = bucket.upstream
     words = [PROGRAM, "run"]
     if "--upstream-uri" not in asked.given:
         words += ["--upstream-uri", shlex.quote(uri_of(upstream))]
     words += map(shlex.quote, asked.given)
     for each in bucket.settings:
-        # The paths show `run` the first two as well; the time zone comes below, even if it is not known.
+        # The paths show the first two to `run`; the time zone comes below, even if unknown.
         if each.keyword in ("date_separator", "enable_partition_separator", "tz"):
             continue
         if each.is_missing:
@@ -248,10 +254,10 @@ _NO_TARGET = "mysql://<USER>@<HOST>:3306/"
 
 
 def answer_init(own: InitFlags, session: Session) -> Answer:
-    """Write the file and return what to do with it; `MISCONFIGURED` if a setting is missing or contradicted.
+    """Write the file and return what to do; `MISCONFIGURED` for missing or contradicted settings.
 
-    Raises `ConfigError` if the arguments are wrong, the file exists (without ``force``) or cannot be written, and
-    `StorageUnavailable` if the bucket does not answer.
+    Raises `ConfigError` if the arguments are wrong, the file exists (without ``force``) or cannot
+    be written, and `StorageUnavailable` if the bucket does not answer.
     """
     # Late: `inspect` needs neither the target nor its driver.
     from storage_consumer.cli.doctor_command import doctor_input, documents  # noqa: PLC0415 - see above
@@ -282,7 +288,7 @@ def answer_init(own: InitFlags, session: Session) -> Answer:
     command = shlex.join([PROGRAM, "run", *words, "--once"])
     missing = [f"--{each.name}" for each in bucket.missing] + ([] if is_known else ["--downstream-uri"])
     contradicted = [f"--{each.name}" for each in bucket.contradictions]
-    # A file that cannot be run as it is has to be looked at, be it the bucket or the target that is lacking.
+    # An unusable file must be read by a person, whether bucket or target is lacking.
     code = ExitCode.MISCONFIGURED if missing else code_of(bucket)
     document = {"file": str(path), "missing": missing, "contradictions": contradicted, "command": command}
     lines = [f"wrote {path}"]
@@ -306,8 +312,8 @@ def _toml_lines(
 ) -> Iterator[str]:
     """Yield the lines of the file.
 
-    `configs`: the files that `run` is given before this one; `findings`: what is to be mended; `access`: keyword → text of the options,
-    beside the URI, that lead to the target.
+    `configs`: the files that `run` is given before this one; `findings`: what is to be mended;
+    `access`: keyword → text of the options, beside the URI, that lead to the target.
     """
     yield f"# Configuration of {PROGRAM} for {bucket.place}."
     yield f"# All options: {PROGRAM} run --help"
@@ -332,7 +338,8 @@ def _toml_lines(
     if not bucket.upstream.has_commit_ts and not bucket.missing:
         yield "# The files have no commit-ts: a weaker promise holds."
         yield "allow-missing-commit-ts = true"
-    # A file with [sink] counts as a changefeed's, and what it leaves out as TiCDC's default: half of it would be wrong.
+    # A file with [sink] counts as a changefeed's, and what it leaves out as TiCDC's default: half
+    # of it would be wrong.
     whole = not any(each.is_missing or each.state == "contradicts" for each in sink)
     if not whole:
         yield ""
@@ -349,7 +356,7 @@ def _toml_lines(
 
 
 def _setting_lines(setting: InspectedSetting, configs: Sequence[str], *, whole: bool = True) -> Iterator[str]:
-    """Yield the lines of one setting: where it comes from, and its key, as a comment if it must not count yet."""
+    """Yield a setting's lines: its origin and its key, as a comment if it must not count yet."""
     option, value = BY_KEYWORD[setting.keyword], setting.value
     key = _place(setting)[1]
     if setting.is_missing or setting.state == "contradicts":
@@ -380,8 +387,8 @@ def _toml(value: object) -> str:
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
-    """Write a file that only its owner may read; raise `ConfigError` if it cannot be written, or exists without `force`."""
-    # A file made beside it and renamed: an existing one keeps no wider mode, and a link is not followed.
+    """Write a file for its owner alone; raise `ConfigError`, also if it exists without `force`."""
+    # Made beside it and renamed: an existing mode does not stay, and no link is followed.
     made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -38,7 +38,8 @@ _TOGETHER = 500
 def answer_changes(own: ChangesFlags, session: Session) -> Answer:
     """Print the changes of a bucket; the answer itself is empty.
 
-    Raises `ConfigError` for wrong arguments, before anything is written, and what `Feed` raises; all lines before it have been written.
+    Raises `ConfigError` for wrong arguments, before anything is written, and what `Feed` raises;
+    all lines before it have been written.
     """
     form, high = own.format or "json", own.to
     if own.follow and (high is not None or form == "undo-sql"):
@@ -99,7 +100,7 @@ def _line(form: str, upstream: Upstream) -> Callable[[Event], str]:
 
 
 def _framed(form: str, lines: Iterable[str | None]) -> Iterator[str | None]:
-    """Yield the lines, of a script with head and foot: from when the first is known, so that none begins that ends with an error at once."""
+    """Yield a script's lines with head and foot, from the first one on: errors leave no head."""
     head, foot = _FRAMES.get(form, ("", ""))
     rest = iter(lines)
     first = next(rest, None)
@@ -110,7 +111,10 @@ def _framed(form: str, lines: Iterable[str | None]) -> Iterator[str | None]:
 
 
 def _notes(contents: Contents, table: str | None, low: int) -> Iterator[str | None]:
-    """Yield what is odd about a bucket that is followed, each once, and None after each look; what is not there, after the first one."""
+    """Yield a followed bucket's oddities, each once, and None after each poll.
+
+    What is missing comes after the first one.
+    """
     told, is_first = 0, True
     while True:
         warnings = contents.warnings[told:]
@@ -126,7 +130,7 @@ def _notes(contents: Contents, table: str | None, low: int) -> Iterator[str | No
 
 
 def _print(lines: Iterable[str | None], environ: Mapping[str, str]) -> None:
-    """Write lines, many at once; those before a None at once. End where nobody reads them any more."""
+    """Write lines, many at once, at each None the pending ones; end when no reader is left."""
     held: list[str] = []
 
     def is_read() -> bool:

@@ -1,4 +1,4 @@
-"""The commands `ddl`, `table` and `quarantine`: what waits for an operator, and what the operator decides about it."""
+"""The commands `ddl`, `table` and `quarantine`: what awaits an operator, and decisions on it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _STATEMENT_PROMISES = {
 def answer_ddl(own: DdlFlags, session: Session) -> Answer:
     """Return what was shown or decided.
 
-    Raises `ConfigError` for a statement that does not exist, is already resolved, or is ambiguous; and `TargetUnavailable`.
+    Raises `ConfigError` for a statement that does not exist, is already resolved, or is ambiguous;
+    and `TargetUnavailable`.
     """
     if own.action == "list":
         if more := [f"--{name}" for name in ("version", "checksum", "sql") if getattr(own, name) is not None]:
@@ -86,10 +87,11 @@ def _name(row: JournalRow) -> TableName:
 
 
 def _chosen(journal: StoredJournal, own: DdlFlags, where: str) -> JournalRow:
-    """Return the one statement that is meant (`where`, in words); it is not resolved yet, or was by the same decision."""
+    """Return the one statement meant (`where`, in words), unresolved or so by this decision."""
     assert own.table is not None and own.version is not None  # noqa: PT018 - checked
     of_version = meant(own.table, journal.of_version(own.version), _name)
-    # One version may have several statements of a table, such as those of a rename; the checksum in the file's name differs.
+    # One version may have several statements of a table, such as those of a rename; the checksum in
+    # the file's name differs.
     rows = [row for row in of_version if own.checksum in (None, row.identity.checksum)]
     if len(rows) > 1:
         raise ConfigError(
@@ -154,8 +156,8 @@ _TABLE_PROMISES = {
 def answer_table(own: TableFlags, session: Session) -> Answer:
     """Return what was shown or decided.
 
-    Raises `ConfigError` for an unknown table, or for a decision that the state of the only one that is named does not allow, and
-    `TargetUnavailable`.
+    Raises `ConfigError` for an unknown table, or for a decision that the state of the only one that
+    is named does not allow, and `TargetUnavailable`.
     """
     takes_all = own.action not in ("skip", "moved")
     if own.action != "list" and not (own.table or (own.all and takes_all)):
@@ -180,7 +182,8 @@ def answer_table(own: TableFlags, session: Session) -> Answer:
         chosen = [] if own.all else selected(own.table, rows, lambda row: row.stored.name, concerned)
         if own.action == "list":
             return _list_of_tables(own, rows, chosen)
-        # By the target's clock, since this machine's may be wrong; a TSO in the future would have all rows until then left out.
+        # By the target's clock, since this machine's may be wrong; a TSO in the future would have
+        # all rows until then left out.
         if own.at and is_in_future(own.at, desk.decisions.now_ms()):
             raise ConfigError(f"--at {own.at} ({tso_time(own.at)}) is in the future; give the TSO of the copy")
         for row in filter(concerned, rows) if own.all else chosen:
@@ -191,7 +194,8 @@ def answer_table(own: TableFlags, session: Session) -> Answer:
                 to=named("--to", own.to, whole=True) if own.to else None,
                 decided_by=user(),
             )
-            # For an immediate answer only: the consumer judges again, under its lock, when it obeys.
+            # For an immediate answer only: the consumer judges again, under its lock, when it
+            # obeys.
             why = refusal(desk.decisions.judged(row.stored), decision)
             if why and not several:
                 raise ConfigError(why)
@@ -228,7 +232,7 @@ def _list_of_tables(own: TableFlags, rows: Sequence[TableRow], meant: Sequence[T
     shown, lines, documents = list(meant), list[str](), list[dict[str, object]]()
     if not meant:
         for row in rows:
-            # It is stopped, or a decision about it waits or could not be obeyed, until another one replaces that.
+            # It is stopped, or a decision on it waits or failed, until another one replaces that.
             waits = row.decision is not None and (not row.obeyed or bool(row.refusal))
             goes_on = _is_left_out(row) or row.shown in (TableState.RUNNING, TableState.DROPPED)
             shown += [row] if own.all or waits or not goes_on else []
@@ -267,7 +271,7 @@ def _list_of_tables(own: TableFlags, rows: Sequence[TableRow], meant: Sequence[T
 
 
 def _is_left_out(row: TableRow) -> bool:
-    """Return whether the table is left out on purpose; one that was left out until now, and lacks rows, has an error."""
+    """Return whether the table is left out on purpose; one that lacks rows has an error."""
     stored = row.stored
     return stored.state == TableState.EXCLUDED and (not stored.error or is_skipped(stored.state, stored.error))
 

@@ -1,4 +1,4 @@
-"""The command `doctor`: is everything as a consumer needs it? One line for each check, or one JSON document with stable keys."""
+"""The command `doctor`: can a consumer run? One line per check, or JSON with stable keys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def answer_doctor(own: DoctorFlags, session: Session) -> Answer:
 
 
 def doctor_input(session: Session) -> DoctorInput:
-    """Return what is examined; raise `ConfigError` if options are wrong, or name neither bucket nor target."""
+    """Return what to examine; raise `ConfigError` if options are wrong or name no end."""
     there = {end: is_given(end, session.options, session.environ) for end in _NOBODYS}
     if not any(there.values()):
         raise ConfigError("there is nothing to look at: give --upstream-uri, --downstream-uri, or both")

@@ -1,4 +1,6 @@
-"""How a command ends: its exit codes, its answer, or its error, as one sentence on standard error and in the log, without secrets.
+"""How a command ends: exit codes, its answer, or its error.
+
+An error is one sentence on standard error and in the log, without secrets.
 
 Help and reference are generated from the table of codes.
 """
@@ -36,11 +38,11 @@ class ExitCode(IntEnum):
     """Nothing was touched."""
     NOT_THE_WRITER = 3
     TABLES_STOPPED = 4
-    """One or more tables halted, or (with --once) were paused or could not reach the bucket's checkpoint; the others did."""
+    """Tables halted or, with --once, were paused or short of the bucket's checkpoint; not all."""
     NO_METADATA = 5
     """With --once: the bucket has no ``metadata``. Nothing was touched."""
     BEHIND = 5
-    """Of `status` alone: rounds fail and are tried again, or the checkpoint is older than --max-lag."""
+    """Of `status`: rounds fail and are retried, or the checkpoint is older than --max-lag."""
     INTERRUPTED = 130
     """SIGINT ended a command other than `run`; shells report the same number."""
 
@@ -228,7 +230,7 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
     },
 }
 ENDINGS = MappingProxyType({verb: MappingProxyType(endings) for verb, endings in _ENDINGS.items()})
-"""Command → code → ending. In addition, every command but `run` ends with `INTERRUPTED` on SIGINT."""
+"""Command → code → ending; every command but `run` also ends as `INTERRUPTED` on SIGINT."""
 
 _BY_ERROR: Mapping[type[Exception], ExitCode] = MappingProxyType(
     {
@@ -241,7 +243,7 @@ _BY_ERROR: Mapping[type[Exception], ExitCode] = MappingProxyType(
 
 
 def code_of(kind: type[Exception]) -> ExitCode:
-    """Return the code with which `run` ends after an error of this class; `FAILED` for classes without a code of their own."""
+    """Return `run`'s exit code after an error of this class, `FAILED` for one without its own."""
     return next((code for base, code in _BY_ERROR.items() if issubclass(kind, base)), ExitCode.FAILED)
 
 
@@ -263,12 +265,12 @@ OBEYED = "a running consumer obeys in its next round, a stopped one when it star
 
 
 def told(own: Any, document: object, lines: Iterable[str], code: ExitCode = ExitCode.DONE) -> Answer:
-    """Return an answer in the form that the command's record `own` asks for: the document as JSON, or lines."""
+    """Return an answer as the command's record `own` asks: the document as JSON, or lines."""
     return Answer(json_text(document) if own.json else "\n".join([*lines, ""]), code)
 
 
 Command = Callable[[Any, Session], Answer]
-"""What answers a command: takes the record of its own options, and what the others lead to; raises a `StorageConsumerError`."""
+"""Answers a command: takes its own options and a session; raises `StorageConsumerError`."""
 
 
 _OF_LOG = ("log_level", "log_file", "log_format")
@@ -276,7 +278,7 @@ _OF_LOG = ("log_level", "log_file", "log_format")
 
 
 def answered(verb: str, options: Mapping[str, object], environ: Mapping[str, str], **session: Any) -> Answer:
-    """Return what a command answers to options by keyword; raise as its function `answer` does. `session`: more for the `Session`."""
+    """Return the command's answer to keyword options, or raise; `session`: for the `Session`."""
     own, rest = VERBS[verb].divided({name: value for name, value in options.items() if name not in _OF_LOG})
     # Only the one that is asked for: help and `run` need not wait for what the others import.
     module = importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}")
@@ -290,9 +292,10 @@ _NAMED = 10
 
 
 def log_of(verb: str, options: Mapping[str, object]) -> LogWish:
-    """Return where the log of a command goes. `options`: what is known of its flags, be it right or wrong.
+    """Return where a command's log goes; `options`: its flags as far as known, right or wrong.
 
-    `run` has a log in any case. Of the other commands only an error goes there, and only into a file.
+    `run` has a log in any case. Of the other commands only an error goes there, and only into a
+    file.
     """
     found = log_wish(options, os.environ)
     return found if verb == RUN or found.file else LogWish(level=found.level)
@@ -304,7 +307,7 @@ def print_error(text: str) -> None:
 
 
 def report_early(error: Exception, wish: LogWish, code: ExitCode) -> ExitCode:
-    """Report an error that came before there was a log, and return the code; the log is opened for it, if that can be done."""
+    """Report an error from before the log, opening that if possible; return the code."""
     try:
         telemetry.configure(level=wish.level, file=wish.file, style=wish.style)
     except ConfigError:  # the log file itself may be the mistake
@@ -313,7 +316,7 @@ def report_early(error: Exception, wish: LogWish, code: ExitCode) -> ExitCode:
 
 
 def report_error(error: Exception, wish: LogWish, code: ExitCode) -> ExitCode:
-    """Report an error as a sentence on standard error and as an event of the log; return the code."""
+    """Report an error as a sentence on standard error and a log event; return the code."""
     text = _sentence(error)
     # JSON on standard error must stay parseable, so the sentence is left out there.
     if wish.file or wish.style != "json":
@@ -327,7 +330,7 @@ def report_error(error: Exception, wish: LogWish, code: ExitCode) -> ExitCode:
 def report_of_verb(error: Exception, wish: LogWish) -> ExitCode:
     """Report the error of a command other than `run`; return its code."""
     code = code_of(type(error))
-    # Codes of their own are for `run`: an error about a table, or about no metadata, is a failure elsewhere.
+    # Special codes are for `run`: a table or missing metadata is a failure elsewhere.
     if code not in (ExitCode.MISCONFIGURED, ExitCode.NOT_THE_WRITER):
         code = ExitCode.FAILED
     report_early(error, wish, code)
@@ -347,7 +350,7 @@ def report_at_end(error: Exception, wish: LogWish) -> ExitCode:
 
 
 def report_tables(summary: RoundSummary, wish: LogWish) -> None:
-    """Name the tables that stopped on standard error, where the log that has their errors goes into a file."""
+    """Name stopped tables on standard error if the log with their errors is in a file."""
     stopped = (*summary.halted, *summary.paused, *summary.waiting)
     if not wish.file:
         return
@@ -375,6 +378,6 @@ def watch_threads() -> None:
 def _sentence(error: Exception) -> str:
     if isinstance(error, StorageConsumerError):
         return str(error)
-    # Our own errors are sentences for people; one of a library, such as Spark's, may go on for pages.
+    # Our errors are sentences; a library's, such as Spark's, may fill pages.
     first = str(error).strip().partition("\n")[0] or traceback.format_exception_only(error)[-1].strip()
     return f"unexpected {type(error).__name__}: {first}"

@@ -1,4 +1,4 @@
-"""The command `history`: the versions of a table, what changed between them, and how each statement went."""
+"""The command `history`: a table's versions, their differences, and how each statement went."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HIDDEN = "_V$_"
 
 
 def answer_history(own: HistoryFlags, session: Session) -> Answer:
-    """Return what is kept. Raise `ConfigError` for an unknown table, with the nearest names, and `TargetUnavailable`."""
+    """Return the history; raise `ConfigError` for an unknown table, or `TargetUnavailable`."""
     if own.at is not None and not own.table:
         raise ConfigError("--at needs --table")
     with session.state() as desk:
@@ -49,7 +49,7 @@ def answer_history(own: HistoryFlags, session: Session) -> Answer:
             texts = (line for column in shown for line in wrapped(column, _INDENT, f"{_INDENT}  "))
             return told(own, document, [*wrapped(head, further=_INDENT), *texts])
         kept = desk.history.versions(keys)
-        # By directory, since a statement of this table's history may be in the journal under its former name.
+        # By directory: the journal may have this table's statement under its former name.
         rows = desk.journal.of_directories(sorted({version.table_dir for version in kept}))
         journal = {row.identity: row for row in rows}
         documents = _documents(desk.history, kept, journal)
@@ -104,13 +104,17 @@ def _all_tables(own: HistoryFlags, tables: Sequence[KeptTable], unresolved: Iter
 def _documents(
     history: StoredHistory, kept: Sequence[KeptVersion], journal: Mapping[DdlId, JournalRow]
 ) -> list[dict[str, Any]]:
-    """Return the versions as JSON takes them, each compared with the structure before it: the table's own, or that of the table it was renamed from."""
+    """Return the versions for JSON, each compared with the previous structure.
+
+    That is the table's own, or that of the table it was renamed from.
+    """
     documents: list[dict[str, Any]] = []
     before: TableDefinition | None = None
     for version in kept:
         definition = version.definition
         source = before
-        # Before a rename the structure was the other table's: comparing with this name's own past would show a new table.
+        # Before a rename the structure was the other table's: comparing with this name's own past
+        # would show a new table.
         pair = parsed(definition).renamed if definition is not None else None
         if definition is not None and pair is not None and pair[0].folded() != definition.name.folded():
             older = history.structure_at(key_of(pair[0]), version.version - 1)
@@ -144,7 +148,7 @@ def _documents(
 
 
 def changes(before: TableDefinition | None, after: TableDefinition) -> list[str]:
-    """Return a line per column that was added, removed, renamed, changed or moved; `before` is None if there was no table."""
+    """Return a line per added, removed, renamed, changed or moved column; `before` may be None."""
     new = [column for column in after.columns if not column.name.startswith(_HIDDEN)]
     if before is None:
         return [f"added {described(column)}" for column in new]
@@ -153,7 +157,7 @@ def changes(before: TableDefinition | None, after: TableDefinition) -> list[str]
     formerly = statement_of(after.query).renamed
     stayed = {formerly.get(folded_name(name), ""): name for name in now}
     names = {each.name: later for each in old if each.name not in now and (later := stayed.get(folded_name(each.name)))}
-    # The old columns by their new names, so that a renamed one is compared and not removed and added.
+    # Old columns by new names, so that a renamed one is compared, not removed and added.
     was = {names.get(column.name, column.name): column for column in old}
     places = dict(zip(now, ("at the front", *(f"after {name}" for name in now)), strict=False))
     lines = [f"renamed {old_name} to {new_name}" for old_name, new_name in names.items()]
@@ -166,7 +170,7 @@ def changes(before: TableDefinition | None, after: TableDefinition) -> list[str]
         differences = [f"{a} is {b}" if a == _type(was[name]) else b for a, b in facts if a != b]
         if differences:
             lines.append(f"changed {name}: {', '.join(differences)}")
-    # Moves are counted among columns that stayed: one that was added pushes others back without moving them.
+    # Moves count among columns that stayed: an added one shifts others without moving them.
     kept_before, kept = [name for name in was if name in now], [name for name in now if name in was]
     blocks = SequenceMatcher(None, kept_before, kept, autojunk=False).get_matching_blocks()
     staying = {name for block in blocks for name in kept[block.b : block.b + block.size]}

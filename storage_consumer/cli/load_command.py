@@ -1,4 +1,4 @@
-"""The command `load`: which tables are loaded from a copy, and what the operator wants to be loaded."""
+"""The command `load`: which tables are loaded from a copy, and which an operator wants loaded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _OBEYED_WITHIN, _LOOK_EVERY = 60.0, 0.5
 def answer_load(own: LoadFlags, session: Session) -> Answer:
     """Return what was shown or stored.
 
-    Raises `ConfigError` where the wish is not clear or cannot be fulfilled, and `TargetUnavailable`.
+    Raises `ConfigError` where the wish is not clear or cannot be fulfilled, and
+    `TargetUnavailable`.
     """
     _check(own)
     # A copy that was made by hand, and a load that stands still, are decisions about the table.
@@ -100,7 +101,7 @@ def _decided(own: LoadFlags, action: str, session: Session) -> Answer:
 
 
 def _exported(own: LoadFlags, session: Session) -> Exported:
-    """Export the table into the folder that --dump names, with the bucket's credentials, as a consumer will read it. Raises as `exported`."""
+    """Export the table into --dump's folder with the bucket's credentials; raise as `exported`."""
     assert own.source and own.dump and own.table  # noqa: PT018 - checked
     with session.state() as desk:
         name = meant_table(desk, own.table)
@@ -116,7 +117,7 @@ def _exported(own: LoadFlags, session: Session) -> Exported:
 
 
 def _refuse_moving(desk: StateStore, name: TableName) -> None:
-    """Raise `ConfigError` if changes of a table are being applied: it would soon be ahead of the export that is about to be made.
+    """Raise `ConfigError` if the table's changes are being applied, ahead of a new export.
 
     A pause that was typed just now is waited for as long as a process writes.
     """

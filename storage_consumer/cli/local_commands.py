@@ -55,7 +55,7 @@ _NOW = "now"
 
 
 def answer_tso(own: TsoFlags, _session: Session) -> Answer:
-    """Return the instants of the words; raise `ConfigError` for one that is neither a TSO nor a time."""
+    """Return the instants of words; raise `ConfigError` for one that is neither TSO nor time."""
     zone: tzinfo | None = None
     if own.tz == "System":
         raise ConfigError("--tz: name the zone, such as Asia/Shanghai or +08:00")

@@ -1,4 +1,4 @@
-"""The program: command line in, exit code out; and what systemd is told of a service of ``Type=notify``."""
+"""The program: command line in, exit code out; and systemd's ``Type=notify`` protocol."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Notifier:
     """Tells the service manager about a consumer."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        """Take the address of the service manager from the environment, and how long it waits for a sign of life."""
-        # A name that begins with @ is in the abstract namespace, which the kernel spells with a zero byte.
+        """Take the service manager's address and time limit from the environment."""
+        # A leading @ means the abstract namespace, which the kernel spells with a zero byte.
         self._address = environ.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
         micros = environ.get("WATCHDOG_USEC", "")
         is_ours = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
@@ -61,7 +61,7 @@ class Notifier:
         if silent is not None and not self._is_ready:
             self._is_ready = True
             self.send("READY=1")
-        # Not while the program is silent: then systemd kills it, and a new one goes on from the target.
+        # Not while the program is silent: systemd then kills it, and the next one continues.
         if self._watchdog and silent is not None and silent < self._watchdog:
             self.send("WATCHDOG=1")
 
@@ -94,7 +94,7 @@ class Runnable(Protocol):
 
     @property
     def silent_seconds(self) -> float | None:
-        """Seconds since a thread last went to wait, as `Consumer.silent_seconds` counts them; None before the first wait."""
+        """Seconds since a thread last began to wait (`Consumer.silent_seconds`); None before."""
         ...
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for secret in (found for word in given for found in secrets_in(word)):
         # Register before anything is logged: a message about a wrong argument may quote it.
         telemetry.register_secret(secret)
-    # Where the log goes has to be known even for a line that does not parse: the error is written there.
+    # The log's place must be known even if parsing fails: it gets the error.
     options: Mapping[str, object] = arguments.said(given, "log-level", "log-file", "log-format")
     verb = RUN if arguments.asks_to_run(given) else given[0]
     screen.use_color(arguments.said(given, "color").get("color", ""))
@@ -151,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _configured(options: Mapping[str, object]) -> Loaded:
-    """Return the settings of `run`, checked as far as nothing outside is touched, once its log is open."""
+    """Return `run`'s settings, checked without touching anything outside; its log is open."""
     loaded = load(options, os.environ)
     limits, log = loaded.config.limits, loaded.program.log
     if (limits.max_files or limits.max_seconds) and not loaded.program.once:
@@ -179,7 +179,7 @@ def _answered(verb: str, options: Mapping[str, object]) -> int:
 
 
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
-    """Run a consumer to its end under these settings; turn every error into a log line and an `ExitCode`."""
+    """Run a consumer to its end; turn every error into a log line and an `ExitCode`."""
     config = loaded.config
     ends = {"upstream": config.upstream.identity, "downstream": config.downstream.address}
     # Before anything can fail, so that each log begins with the version and the settings.
@@ -208,7 +208,8 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
             Notifier().telling(lambda: running.silent_seconds),
             _patience(stop, running),
         ):
-            # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.
+            # Only now, since there is nothing to abandon before; called immediately if the second
+            # signal came earlier.
             stop.on_abandon(running.abandon)
             return running.run_once(stop) if loaded.program.once else running.run(stop)
 
@@ -219,9 +220,9 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
 def _ended(loaded: Loaded, work: Callable[[], RoundSummary], stop: Stop) -> int:
     """Run a consumer to its end, and say how it ended."""
     try:
-        # The main thread only waits, so that it can take a signal at any time; and Spark installs its own SIGINT handler only if it is
-        # started in the main thread. The wait is cut into short ones, since a signal that arrives right before a wait begins does not
-        # wake it.
+        # The main thread only waits, so that it can take a signal at any time; and Spark installs
+        # its own SIGINT handler only if it is started in the main thread. The wait is cut into
+        # short ones, since a signal that arrives right before a wait begins does not wake it.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="consumer") as worker:
             outcome = worker.submit(work)
             while not wait([outcome], timeout=_LOOK_UP).done:
@@ -232,7 +233,7 @@ def _ended(loaded: Loaded, work: Callable[[], RoundSummary], stop: Stop) -> int:
     except Abandoned:
         return _abandoned(asked=stop.abandoned.is_set())
     except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
-        # After the second signal anything may break on the way out: the wish to end is the reason then.
+        # After the second signal anything may break: the wish to end is the reason then.
         return _abandoned(asked=True) if stop.abandoned.is_set() else endings.report_at_end(error, loaded.program.log)
     code = exit_code(summary, once=loaded.program.once)
     if code == ExitCode.TABLES_STOPPED:
@@ -246,7 +247,10 @@ def _ended(loaded: Loaded, work: Callable[[], RoundSummary], stop: Stop) -> int:
 
 @contextmanager
 def _patience(stop: Stop, running: Runnable) -> Iterator[None]:
-    """Abandon the job if it outlasts `PATIENCE` after the first signal: commits stay, the next start repeats the rest."""
+    """Abandon a job that outlasts `PATIENCE` after the first signal; keep its commits.
+
+    The next start repeats the rest.
+    """
     ended = threading.Event()
 
     def call_off() -> None:
@@ -264,9 +268,11 @@ def _patience(stop: Stop, running: Runnable) -> Iterator[None]:
 
 def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
     """Return the exit code that the last round's summary means."""
-    # Without --once a table that waits is looked at again, and one that is paused is as somebody wants it: no reason for a code.
-    # A table with quarantined rows is not equal to the source, which the end of any run has to say.
-    # Nothing but a limit or a signal ends a run with --once before a load has ended, unless the load waits for something.
+    # Without --once a table that waits is looked at again, and one that is paused is as somebody
+    # wants it: no reason for a code. A table with quarantined rows is not equal to the source,
+    # which the end of any run has to say.
+    # Nothing but a limit or a signal ends a run with --once before a load has ended, unless the
+    # load waits for something.
     load_waits = bool(summary.loading) and not summary.ended_early
     waits = summary.waiting or summary.paused or load_waits or summary.refused_loads
     stopped = summary.halted or summary.quarantined or (once and waits)
@@ -280,8 +286,9 @@ def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
 
 
 def _abandoned(*, asked: bool) -> int:
-    """Log the end of a run whose job was abandoned, by a second signal or after `PATIENCE`; return the exit code."""
-    # After `PATIENCE` the program ends by itself, as asked; a second signal is a person who did not wait for that.
+    """Log an end by a second signal or after `PATIENCE`; return the exit code."""
+    # After `PATIENCE` the program ends by itself, as asked; a second signal is a person who did not
+    # wait for that.
     code = ExitCode.FAILED if asked else ExitCode.DONE
     _log.warning("stopped", exit_code=int(code), reason="abandoned" if asked else "interrupted")
     return code

@@ -1,4 +1,4 @@
-"""The command `plan`: what would the next round do? As text, as a script of its statements, or as one JSON document with stable keys."""
+"""The command `plan`: what would the next round do? As text, as SQL script, or as JSON."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _ACTION = 9
 def answer_plan(own: PlanFlags, session: Session) -> Answer:
     """Return what the next round would do; `TABLES_STOPPED` if a table would halt.
 
-    Raises `ConfigError` for wrong arguments, another bucket's state, and a bucket without ``metadata``; `TransientError` if bucket or
-    target do not answer.
+    Raises `ConfigError` for wrong arguments, another bucket's state, and a bucket without
+    ``metadata``; `TransientError` if bucket or target do not answer.
     """
     given: dict[str, Any] = session.options
     try:
@@ -137,7 +137,7 @@ def _sum_of(rows: Sequence[PlannedRows], end: str = ", ") -> str:
 
 
 def _statement_lines(statement: PlannedStatement) -> Iterator[str]:
-    """Yield a statement: what becomes of it, its text, the original where that is another one, and why."""
+    """Yield a statement's outcome, text, original if it differs, and reason."""
     text = f"{statement.table}, version {statement.version} ({tso_time(statement.version)})"
     indent = " " * _ACTION
     yield from wrapped(text, f"  {statement.outcome.value:<6} ", indent)
@@ -183,7 +183,7 @@ def _count(count: int, what: str) -> str:
 
 
 def document(plan: Plan) -> dict[str, Any]:
-    """Return the plan as JSON takes it; the keys are part of the program's interface. Sizes are bytes, checkpoints TSOs."""
+    """Return the plan as JSON with stable keys; sizes are bytes, checkpoints TSOs."""
     found = _renamed(msgspec.to_builtins(plan), upstream="bucket", server="target", databases="creates_databases")
     for wave in found["waves"]:
         wave["rows"] = [_renamed(each, size="bytes", duplicates="repeated") for each in wave["rows"]]

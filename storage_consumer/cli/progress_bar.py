@@ -1,4 +1,7 @@
-"""How rounds are shown: as lines of the log, and as a bar on a terminal while one works off a backlog. Both read the recorder."""
+"""How rounds are shown: as log lines, and as a terminal's bar during a backlog.
+
+Both read the recorder.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ Statements = Callable[[], Sequence[RunningStatement]]
 def shown(
     recorder: Recorder, statements: Statements, each_round: Callable[[RoundSummary], None], *, wants_bar: bool
 ) -> Iterator[None]:
-    """Show the rounds inside the block, and hand their summaries to `each_round`. `statements`: those that run on the target."""
+    """Show rounds, passing summaries to `each_round`; `statements`: those that run."""
     clock = SystemClock()
     log = RoundLog(recorder, clock, statements)
     # In a file or a pipe a bar would be a mass of control characters.
@@ -63,7 +66,7 @@ def shown(
 
 
 def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
-    """Return the fields of a round's `round_finished` event; `now` is the wall clock in seconds since 1970."""
+    """Return a round's `round_finished` fields; `now` is in seconds since 1970."""
     return {
         "rows": summary.rows,
         "written": summary.written,
@@ -88,15 +91,16 @@ def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
 
 
 def _standing(summary: RoundSummary) -> tuple[object, ...]:
-    """Return what a round says of the tables beside its work: which stand still, what was skipped, and whether all is applied."""
+    """Return a round's halted tables, what it skipped, and whether all is applied."""
     still = tuple((table.table, table.state) for table in (*summary.halted, *summary.paused, *summary.waiting))
     return still, summary.skipped, summary.checkpoint < summary.storage_checkpoint
 
 
 class RoundLog:
-    """Logs rounds, every change among waiting tables, and at intervals, however long a round lasts, how far it is and what is halted.
+    """Logs rounds, changes of waiting tables, and at intervals progress and halted tables.
 
-    Rounds that did nothing and found nothing changed are at level debug; while there are only such, one line every ten minutes sums them up.
+    Rounds that did nothing and found nothing changed are at level debug; while there are only such,
+    one line every ten minutes sums them up.
     """
 
     def __init__(
@@ -155,7 +159,7 @@ class RoundLog:
         """Log which tables are halted when that changes, and again while it lasts."""
         halted, now = summary.halted_tables, self._clock.monotonic()
         with self._lock:  # a round that ends and `tick` may find the same
-            # By a clock that only grows: whoever corrects the machine's time must not silence an alarm.
+            # By a monotonic clock: correcting the machine's time must not silence an alarm.
             is_due = halted and (halted != self._halted or now - self._halts_logged_at >= AGAIN)
             self._halted = halted
             if is_due:
@@ -165,7 +169,7 @@ class RoundLog:
             _log.error("tables_halted", **{name: fields[name] for name in _OF_HALTED}, error=summary.halted[0].error)
 
     def _progress_due(self) -> dict[str, object]:
-        """Return the fields of a line about progress; none if nothing runs, or the round or the last line is not old enough."""
+        """Return a progress line's fields; none without a round or before its interval."""
         age, statements, at = self._recorder.round_seconds, self._statements(), self._clock.monotonic()
         oldest = max([age or 0.0, *(each.seconds for each in statements)])
         if oldest < EVERY or at - self._progress_logged_at < EVERY:
@@ -192,7 +196,8 @@ class RoundLog:
                     fields |= {"ddls_done": work.statements_done, "ddls": work.statements}
                 if left := work.seconds_left:
                     fields |= {"seconds_left": round(left), "expected_end": utc_time(self._clock.now() + left)}
-                # Rows go on beside a statement; it is what the round waits for if no more of them were read.
+                # Rows may be written beside a statement, which the round waits for once none is
+                # read.
                 done = (work.files_done, work.rows)
                 if statements and (done == self._progress or work.files_done == work.files):
                     phase = "statement"
@@ -211,7 +216,8 @@ class RoundLog:
 class Bar:
     """A bar on standard error: how far the running round is, its lag, and when it should be over.
 
-    It shows only while a round takes long, and leaves nothing on the screen. A name is data from outside, and is escaped.
+    It shows only while a round takes long, and leaves nothing on the screen. A name is data from
+    outside, and is escaped.
     """
 
     def __init__(self, recorder: Recorder, clock: Clock, statements: Statements = tuple) -> None:
@@ -227,7 +233,7 @@ class Bar:
         telemetry.around_writes(lambda: tqdm.external_write_mode(self._screen))
 
     def tick(self, _: object = None) -> None:
-        """Show how far the round is, or nothing between rounds and in a short one; called from any thread."""
+        """Show the round's progress unless it is short or over; called from any thread."""
         work = self._recorder.report().work
         with self._lock:
             if work is None or not work.steps or (work.steps < MANY and work.seconds < PATIENCE):
@@ -236,14 +242,16 @@ class Bar:
             if self._bar is None:
                 self._bar = tqdm(file=self._screen, leave=False, ncols=_columns(), bar_format=_FORMAT)
             elif self._bar.ncols != _columns():
-                # What is shown may be several lines by now, and tqdm would blank it by as many characters as it had.
+                # What is shown may be several lines by now, and tqdm would blank it by as many
+                # characters as it had.
                 self._screen.write("\r\x1b[J")
                 self._bar.sp, self._bar.ncols = tqdm.status_printer(self._screen), _columns()
             self._bar.total, self._bar.n = work.steps, work.steps_done
             # What the line says, the most important first.
             texts: list[str] = []
             known = lag_of(self._recorder.summary().checkpoint, self._clock.now())
-            # Before the checkpoint is known, the bucket's lag is a lower limit: the target is never ahead of the bucket.
+            # Before the checkpoint is known, the bucket's lag is a lower limit: the target is never
+            # ahead of the bucket.
             least = lag_of(self._recorder.report().source_checkpoint, self._clock.now())
             if known is not None or least is not None:
                 texts.append(f"lag {span(known)}" if known is not None else f"lag >{span(least or 0.0)}")
@@ -266,7 +274,7 @@ class Bar:
 
 
 class _Screen:
-    """Standard error for the bar: what a terminal that is gone or busy refuses is not shown. From an error tqdm would keep its lock."""
+    """Standard error for the bar, dropping what is refused: an error would leave tqdm locked."""
 
     @property
     def encoding(self) -> str:
@@ -285,7 +293,7 @@ class _Screen:
 
 
 def _columns() -> int:
-    """Return the columns that the bar may have: one less than the terminal, since some wrap a line that fills it."""
+    """Return the bar's columns: one less than the terminal's, since some wrap full lines."""
     width = 0
     with suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns

@@ -1,16 +1,19 @@
-"""The command `rebind`: go on with a bucket that was copied or moved to another place, or restored in its own.
+"""The command `rebind`: continue with a bucket that was copied, moved or restored.
 
-A place is compared with the files that were read elsewhere: a copy has other times and, as stores cut uploads, perhaps other tags.
+A place is compared with the files that were read elsewhere: a copy has other times and, as stores
+cut uploads, perhaps other tags.
 
-Schema files are compared by their content. Each names a version, which is a TSO of the source, so another changefeed has none of them; all
-that were read must exist. Of each numbered sequence, the last finished file is looked for; older ones may have expired, so a missing one
-proves nothing.
+Schema files are compared by their content. Each names a version, which is a TSO of the source, so
+another changefeed has none of them; all that were read must exist. Of each numbered sequence, the
+last finished file is looked for; older ones may have expired, so a missing one proves nothing.
 
-Data files are compared one by one, by their sizes: every finished file with a stored digest must have the same size. Of the last finished
-files the content is compared too, as far as the former place can still be read, unless the store's tags show that it is the same. A finished
-file with another size was rewritten since, or copied badly. Its digest is kept, so that `run` treats it as it would have at the former
-place: it reads the file again, and halts the table if no listing looked at the file while rows after it were applied. A file that was
-rewritten with the same size goes unnoticed: `run` reads it again only where TiCDC may still write, and treats its rows up to the
+Data files are compared one by one, by their sizes: every finished file with a stored digest must
+have the same size. Of the last finished files the content is compared too, as far as the former
+place can still be read, unless the store's tags show that it is the same. A finished file with
+another size was rewritten since, or copied badly. Its digest is kept, so that `run` treats it as it
+would have at the former place: it reads the file again, and halts the table if no listing looked at
+the file while rows after it were applied. A file that was rewritten with the same size goes
+unnoticed: `run` reads it again only where TiCDC may still write, and treats its rows up to the
 checkpoint as repeats.
 """
 
@@ -44,9 +47,11 @@ from storage_consumer.telemetry import tso_time
 _SHOWN = 10
 """Number of paths that are kept for a message; the others are only counted."""
 MOST_READ = 2_000
-"""Number of schema files, the newest ones, that are read. Others only have to exist: the name has version and checksum.
+"""Number of schema files, the newest ones, that are read. Others only have to exist: the name has
+version and checksum.
 
-Likewise of last finished data files, of which so many bytes are read at the beginning, each with its commit-ts.
+Likewise of last finished data files, of which so many bytes are read at the beginning, each with
+its commit-ts.
 """
 _CONTENT = 1 << 20
 _AT_ONCE = 8
@@ -55,10 +60,10 @@ _MD5 = re.compile("[0-9a-f]{32}")
 
 
 class Sizes:
-    """What a listing shows as it passes. It keeps 8 bytes for each file with another size, and only a few paths."""
+    """What a listing shows in passing, with 8 bytes per file of another size and a few paths."""
 
     def __init__(self, sequences: Mapping[str, Finished]) -> None:
-        """Start without findings. `sequences`: sequence (see `DataFile.sequence`) → what an earlier run finished of it."""
+        """Start empty; `sequences`: sequence (`DataFile.sequence`) → what earlier runs finished."""
         self._sequences = sequences
         self.last: dict[str, StoredObject] = {}
         """Sequence → its last finished file."""
@@ -67,7 +72,7 @@ class Sizes:
         self.count = 0
         """Number of files with another size."""
         self.unseen = 0
-        """Number of those that may have been rewritten where no listing looked, so that rows may be lost."""
+        """Number that may have been rewritten unseen where no listing was, so rows may be lost."""
         self.shown: list[str] = []
         """The first of them, each with its difference."""
 
@@ -90,7 +95,7 @@ class Sizes:
         if not (data and sequence):
             return
         finished = self._sequences[sequence]
-        # Older ones may have expired; the last one is the one that a copy of the same changefeed has.
+        # Older ones may have expired; a copy of the same changefeed has the last one.
         if data.number == finished.upto:
             self.last[sequence] = stored
         digest = finished.digest(data.number)
@@ -105,7 +110,7 @@ class Sizes:
             self.shown.append(f"{stored.path}: it has {stored.size} bytes, and had another size when it was read{lost}")
 
     def unsure(self) -> list[StoredObject]:
-        """Return the last finished files of the same size whose content may be another, the newest sequences first."""
+        """Return the last finished files of equal size with doubtful content, newest first."""
         found = [
             stored
             for sequence, stored in self.last.items()
@@ -143,7 +148,7 @@ class PlaceComparison:
 def compared(
     storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Finished], former: Storage | None = None
 ) -> PlaceComparison:
-    """Compare what is known of a bucket with the content of another place; `StoredFeed` provides what is known.
+    """Compare `StoredFeed`'s knowledge of a bucket with another place's content.
 
     `former`: the place where it was read; None if that cannot be asked.
     """
@@ -195,7 +200,7 @@ def _difference(storage: Storage, file: KeptFile) -> str:
 
 
 def shortened(paths: Iterable[str], count: int = 0) -> str:
-    """Return the first paths as lines, and a count of the others; `count` is the total if `paths` has not all of them."""
+    """Return the first paths as lines and a count of the rest; `count`: the total."""
     found = list(paths)
     shown, count = found[:_SHOWN], max(count, len(found))
     more = [f"and {count - len(shown)} more"] if count > len(shown) else []
@@ -203,7 +208,7 @@ def shortened(paths: Iterable[str], count: int = 0) -> str:
 
 
 def sequence_names(folder: str, data: DataName) -> Iterator[str]:
-    """Yield the sequences that a file may belong to, likeliest first: a number that fills its width does not show the width."""
+    """Yield the sequences of a file, likeliest first: a full-width number hides its width."""
     digits = len(str(data.number))
     for width in range(digits, data.width, -1):
         yield sequence_name(folder, data.dispatcher, width)
@@ -213,7 +218,8 @@ def sequence_names(folder: str, data: DataName) -> Iterator[str]:
 def answer_rebind(own: RebindFlags, session: Session) -> Answer:
     """Return what was bound.
 
-    Raises `ConfigError` if the place does not hold the files that were read, `LeaseHeld` while a writer runs, and `TransientError`.
+    Raises `ConfigError` if the place does not hold the files that were read, `LeaseHeld` while a
+    writer runs, and `TransientError`.
     """
     loaded = session.ends
     upstream = loaded.config.upstream

@@ -1,7 +1,7 @@
-"""Standard output and standard error as people see them: colours, readers that go away early, and text laid out in a terminal's columns.
+"""Standard output and error for people: colours, lost readers, and columns of text.
 
-Where there is no terminal, nothing is broken into lines and nothing is cut. What somebody may paste (a command, the name of a table) is
-never cut, and a command has its line to itself.
+Where there is no terminal, nothing is broken into lines and nothing is cut. What somebody may paste
+(a command, the name of a table) is never cut, and a command has its line to itself.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def is_smart(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
 
 
 def is_coloured(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
-    """Return whether colours go to a stream: by --color, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR, and then if it is a terminal."""
+    """Return whether a stream gets colours: --color, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR, or tty.
+
+    The first of these that is given decides.
+    """
     if _color != "auto":
         return _color == "always"
     if environ.get("NO_COLOR"):
@@ -70,7 +73,7 @@ def is_coloured(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
 
 
 def painted(text: str) -> str:
-    """Return a text with its state words in colour. It is already escaped, so that no other sequence than ours is in it."""
+    """Colour a text's state words; it is escaped, so it has no other sequences than ours."""
 
     def paint(found: re.Match[str]) -> str:
         colour = next(code for name, code in _COLOURS.items() if found[name])
@@ -88,7 +91,7 @@ def write(text: str, environ: Mapping[str, str], *, is_document: bool = False) -
     if sys.stdout is None:
         raise StorageConsumerError("the answer could not be written: standard output is closed")
     with suppress(AttributeError):  # a test's stream lacks it
-        # Whatever the locale is: programs read documents, and a script says of itself that it is UTF-8.
+        # In any locale: programs read documents, and a script declares itself as UTF-8.
         encoding = "utf-8" if is_document else None
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")  # type: ignore[union-attr] # likewise
     if not is_document and is_coloured(sys.stdout, environ):
@@ -137,7 +140,7 @@ _BELOW = "    "
 
 
 def columns() -> int | None:
-    """Return the columns of the terminal to which standard output goes (COLUMNS beats what it tells); None if it goes elsewhere."""
+    """Return the terminal's columns, COLUMNS first; None if standard output is none."""
     if not is_terminal(sys.stdout):
         return None
     given = os.environ.get("COLUMNS", "")
@@ -154,7 +157,7 @@ def cut(text: str, width: int) -> str:
 
 
 def wrapped(text: str, indent: str = "", further: str | None = None) -> list[str]:
-    """Return a text as lines that fit, words unbroken: the first one indented by `indent`, the others by `further` (None: likewise)."""
+    """Wrap a text between words, with `indent` first, then `further` (None: the same)."""
     further = indent if further is None else further
     width = columns()
     if width is None:
@@ -170,7 +173,7 @@ def wrapped(text: str, indent: str = "", further: str | None = None) -> list[str
 
 
 def message(text: str, indent: str = "", further: str | None = None) -> list[str]:
-    """Return a message as `wrapped` does, with each command that it gives to be pasted whole on a line of its own."""
+    """Return a message as `wrapped`, each command to be pasted on a line of its own."""
     if columns() is None:
         return wrapped(text, indent)
     further = indent if further is None else further
@@ -190,7 +193,7 @@ def facts(found: Mapping[str, str], space: int = 12) -> Iterator[str]:
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
-    """Yield rows with their cells in columns; a row that does not fit has its first cell alone, and the others below it.
+    """Yield rows in columns; one that does not fit has its cells below the first.
 
     The last cell of a row, which may be empty, is broken into lines under its column.
     """
@@ -212,5 +215,5 @@ def table(rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    """Return a text on one line as it is shown. Secrets are blanked before it is divided: half of one would be known by nobody."""
+    """Return a text shown on one line, secrets blanked first: nobody would know half of one."""
     return escaped(redact(_LINE_END.sub(" ", text)))

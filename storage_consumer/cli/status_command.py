@@ -1,4 +1,4 @@
-"""The command `status`: is the feed healthy, how far behind is it, which tables stopped, and which command comes next?"""
+"""The command `status`: is the feed healthy, how late, which tables stopped, what is next?"""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
 def answer_status(own: StatusFlags, session: Session) -> Answer:
-    """Return the status of a feed; with ``watch`` show it again and again until SIGINT, and return the last one's code.
+    """Return a feed's status; with ``watch`` repeat until SIGINT, and return the last code.
 
     Raises `ConfigError` for an unknown table or a target without a state, and `TargetUnavailable`.
     """
@@ -102,7 +102,7 @@ def _look(own: StatusFlags, session: Session) -> Answer:
 
 
 def _lines(status: Status, most: int | None) -> list[str]:
-    """Return the status of the whole feed, with at most so many tables and statements; None for all."""
+    """Return the feed's status with up to so many tables and statements; None for all."""
     lines = wrapped(status.text, further="  ")
     more = status.reasons[status.health != Health.HEALTHY :]
     lines += [line for reason in more for line in wrapped(reason, "  ")]

@@ -1,4 +1,4 @@
-"""What a command is: how it is used, its help, its flags, the options that it shares, and the module that answers it."""
+"""A command: its usage, help, flags, shared options, and the module that answers it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from storage_consumer.errors import ConfigError
 
 
 def flag(help_text: str, metavar: str, parse: Parser = parsers.filled, hint: str = "") -> Any:
-    """Return the field for a flag with a value, None if it is not given. Words in small letters, with | between them, are all there are.
+    """Return a flag's field, None if not given.
+
+    Lowercase words with | between them are all its possible values.
 
     `hint`: where a value is found, for the message about a wrong one.
     """
@@ -22,7 +24,7 @@ def flag(help_text: str, metavar: str, parse: Parser = parsers.filled, hint: str
 
 
 def named_tables(help_text: str) -> Any:
-    """Return the field for a flag --table that may be given several times: what `table_words.selected` takes."""
+    """Return the field of a repeatable flag --table: what `table_words.selected` takes."""
     return field(
         default=(),
         metadata={"help": help_text, "metavar": "S.T", "parse": parsers.filled_texts, "repeatable": True},
@@ -36,7 +38,7 @@ def switch(help_text: str) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Flags:
-    """What a command takes beside the table of options: a record with its flags, and its action and words if it has them."""
+    """A command's own flags, beside the table of options, with its action and words if any."""
 
     def __init_subclass__(cls) -> None:
         """Make each of them a frozen record."""
@@ -78,26 +80,29 @@ class Verb:
     examples: tuple[str, ...] = ()
     """Words after the program's name."""
     actions: tuple[tuple[str, str], ...] = ()
-    """Word and meaning, for a command that does one of several things; the first one is done if none is named."""
+    """Word and meaning, for a command with several actions; the first is the default."""
     words: str = ""
-    """Placeholder of the words that it takes beside flags, any number of them; empty if it takes none."""
+    """Placeholder of words beside flags, any number of them; empty if it takes none."""
     takes: type[Flags] = NoFlags
     options: tuple[Option, ...] = ()
     """What it takes of the table of options, in that order."""
     without_action: str = ""
     """Help of the action, where something else than the first one is done if none is named."""
     module: str = ""
-    """Module below `storage_consumer.cli` whose function ``answer_`` with the command's name is a `Command`; empty for `run`."""
+    """Module of `storage_consumer.cli` with the command's ``answer_…``; empty for `run`."""
 
     @property
     def flags(self) -> tuple[Option, ...]:
-        """Its own flags, in the order of the help: they have neither environment variable nor key."""
+        """Its own flags, in the help's order; they have no environment variable and no key."""
         own = [each for each in fields(self.takes) if each.metadata]  # type: ignore[arg-type] # a record
         found = [Option(keyword=each.name.removesuffix("_"), group="", **each.metadata) for each in own]
         return tuple(sorted(found, key=lambda each: _LAST.index(each.keyword) if each.keyword in _LAST else -1))
 
     def divided(self, options: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
-        """Return its own record of these options, by keyword, and those that lead to bucket and target; raise `ConfigError`."""
+        """Split keyword options into its own record and those of bucket and target.
+
+        Raise `ConfigError` if they are wrong.
+        """
         rest, own = dict(options), dict[str, object]()
         for each in self.flags:
             if (given := rest.pop(each.keyword, None)) is not None:
@@ -117,7 +122,7 @@ _BUCKET = ("what is copied", "how TiCDC wrote the files")
 
 
 def of_the_bucket(*more: str) -> tuple[Option, ...]:
-    """Return the options that say where the bucket is and how it was written, and those called `more`."""
+    """Return options on where the bucket is and how it was written, and those in `more`."""
     ends = {*_LOG, *more}
     return tuple(
         each for each in OPTIONS if each.name in ends or (each.group in _BUCKET and each.name != "downstream-uri")
@@ -133,7 +138,7 @@ def of_the_target(*more: str) -> tuple[Option, ...]:
 
 
 def of_both_ends() -> tuple[Option, ...]:
-    """Return the options that say where the bucket is and how it was written, and those that lead to the target."""
+    """Return options on the bucket's place and format, and those that lead to the target."""
     ends = {*of_the_bucket(), *of_the_target()}
     return tuple(each for each in OPTIONS if each in ends)
 

@@ -1,7 +1,7 @@
 """The commands: how each is used, its help, its flags, and the code that answers it.
 
-Help, exit codes, reference pages and completion are generated from this table. It imports no command, so that `run` and help
-need not wait for any.
+Help, exit codes, reference pages and completion are generated from this table. It imports no
+command, so that `run` and help need not wait for any.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RUN = "run"
 
 
 def verb_named(name: str) -> Verb:
-    """Return a command; raise `ConfigError` that names the nearest one if there is none of this name."""
+    """Return a command; raise `ConfigError`, naming the nearest one, if there is none."""
     if name not in VERBS:
         raise ConfigError(f"there is no command `{name}`{did_you_mean(name, VERBS)}; see {PROGRAM} --help")
     return VERBS[name]

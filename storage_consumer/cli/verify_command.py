@@ -1,4 +1,4 @@
-"""The command `verify`: is each table of the target equal to the source, at one commit-ts, while both go on?"""
+"""The command `verify`: does each target table equal the source at one commit-ts?"""
 
 from __future__ import annotations
 

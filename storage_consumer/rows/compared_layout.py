@@ -1,7 +1,9 @@
-"""What of a table is compared: the columns that both sides have, the form of each, and the key by which rows are told apart and cut into chunks.
+"""What is compared of a table: columns of both sides, their forms, and the key for chunks.
 
-A form is the SQL expression that shows a value of a type in the same way on every kind of server. Each is injective: two values that differ have different texts on one server. So checksums over forms never hide a difference.
-Where two kinds of servers show one value differently all the same, rows are fetched and `Form.normal` brings both to one form.
+A form is the SQL expression that shows a value of a type in the same way on every kind of server.
+Each is injective: two values that differ have different texts on one server. So checksums over
+forms never hide a difference. Where two kinds of servers show one value differently all the same,
+rows are fetched and `Form.normal` brings both to one form.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class ColumnShape:
     default: str | None = None
     """As the server shows it; None for none."""
     constant: bytes | None = None
-    """The value of a default that is a constant, where the server was asked for it: bytes, or a text in UTF-8."""
+    """The value of a constant default that the server was asked for: bytes, or text in UTF-8."""
     extra: str = ""
     charset: str = ""
     collation: str = ""
@@ -71,9 +73,10 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
-    """The rows whose keys lie behind some keys and not behind others, in the order in which the side itself sorts keys.
+    """Rows with keys after some keys and not after others, in the side's own order of keys.
 
-    Several borders of one way all count. On a side that sorts as the one that gave them the innermost is enough.
+    Several borders of one way all count. On a side that sorts as the one that gave them the
+    innermost is enough.
     """
 
     above: tuple[Key, ...] = ()
@@ -97,7 +100,7 @@ class Digest:
     rows: int
     sums: tuple[int, ...] = ()
     is_whole: bool = True
-    """Whether every row is in the sums. One whose value is larger than what the server computes with is not."""
+    """Whether the sums have every row: a value may be larger than the server computes with."""
 
 
 class Side(Protocol):
@@ -124,7 +127,7 @@ class Side(Protocol):
         ...
 
     def buckets(self) -> dict[int, Digest]:
-        """Return the digests of all rows, by the bucket into which a hash of their content puts them; empty buckets are missing."""
+        """Return digests of rows by bucket, chosen by a hash of their content; omit empty ones."""
         ...
 
     def bucket(self, numbers: Sequence[int]) -> Iterable[Row]:
@@ -134,7 +137,7 @@ class Side(Protocol):
 
 Normal = Callable[[bytes], bytes]
 FEW_BYTES = 256
-"""Bytes of a wide value that are fetched as they are; of a longer one its beginning, its length and its hash."""
+"""Bytes of a wide value fetched as they are; of longer ones: beginning, length and hash."""
 BEGINNING = 64
 """Characters of a longer one, or its bytes."""
 
@@ -152,11 +155,11 @@ class Form:
     is_plain: bool = False
     """Whether its texts are of digits, signs and blanks alone, so that a semicolon can end them."""
     is_wide: bool = False
-    """Whether a value may be large: then its hash is compared, and its beginning is fetched to be shown."""
+    """Whether a value may be large: then its hash is compared, and its beginning is shown."""
     beginning: str = ""
-    """Expression for the text whose beginning is shown of a longer value; empty where that is `fetched`."""
+    """Expression for the shown beginning of a longer value; empty if it is `fetched`."""
     charset: str = ""
-    """The character set, where its bytes may be no character: then `no_text` reads what is shown in their place."""
+    """The character set, if its bytes may be no character: `no_text` then reads what is shown."""
 
 
 def _form(shown: str, **more: Any) -> Form:
@@ -177,16 +180,17 @@ _LONG = replace(_CHARACTERS, is_wide=True)
 _BLOB = replace(_BYTES, is_wide=True)
 _TEXTS = (_CHARACTERS, _PADDED, _LONG)
 
-# Servers write large and small numbers differently (1e15, 1000000000000000), and not each of them writes -0. So: the sign, the digits
-# without zeros around them, and the power of ten, rounded. Of the same digits two powers of ten differ by one at least.
+# Servers write large and small numbers differently (1e15, 1000000000000000), and not each of them
+# writes -0. So: the sign, the digits without zeros around them, and the power of ten, rounded. Of
+# the same digits two powers of ten differ by one at least.
 _ZERO = "IF(ATAN2({}, -1) < 0, '-0', '0')"
 _DIGITS = (
     "TRIM(BOTH '0' FROM REPLACE(REPLACE(SUBSTRING_INDEX(LOWER(CAST({shown} AS CHAR)), 'e', 1), '.', ''), '-', ''))"
 )
 _NUMBER = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}}))) + 0) END"
 _NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{shown}} AS CHAR) END"
-# MySQL shows all digits of a DOUBLE column, but of an expression only what has room in 22 characters, which a sign may take.
-# Of a FLOAT column it shows six, and MariaDB as well.
+# MySQL shows all digits of a DOUBLE column, but of an expression only what has room in 22
+# characters, which a sign may take. Of a FLOAT column it shows six, and MariaDB as well.
 _OF_DOUBLE, _OF_FLOAT = "{}", "ABS({}) + 0e0"
 
 
@@ -208,12 +212,16 @@ def _json(value: bytes) -> bytes:
     try:
         document = _plain(json.loads(value, object_pairs_hook=_members))
         return json.dumps(document, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    except (ValueError, RecursionError):  # no JSON that TiDB or MySQL holds: MariaDB may hold any text
+    except (ValueError, RecursionError):
+        # no JSON that TiDB or MySQL holds: MariaDB may hold any text
         return b"?" + value
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; raise `ValueError` if it has a member twice: MariaDB keeps both, and which one counts is up to who reads it."""
+    """Return an object; raise `ValueError` for a member twice, which MariaDB keeps.
+
+    Which of the two counts is up to whoever reads it.
+    """
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a member twice")
@@ -241,12 +249,14 @@ def _vector(value: bytes) -> bytes:
         return b"?" + value
 
 
-# Servers order the members of an object differently, so a text of JSON proves that two values are equal, and never that they differ.
+# Servers order the members of an object differently, so a text of JSON proves that two values are
+# equal, and never that they differ.
 _JSON = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_json)
 _VECTOR = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_vector)
 
-# A server shows '?', or NULL, for bytes that are no character of Unicode, and may show two of them as one character. So where a text
-# does not become the same bytes again, the bytes are shown. No text in UTF-8 begins as they do.
+# A server shows '?', or NULL, for bytes that are no character of Unicode, and may show two of them
+# as one character. So where a text does not become the same bytes again, the bytes are shown. No
+# text in UTF-8 begins as they do.
 _NO_TEXT = b"\xff"
 _EXACT = (
     "IF(CAST(CONVERT({text} USING {charset}) AS BINARY) = CAST({bytes} AS BINARY), CAST({text} AS BINARY), "
@@ -258,13 +268,13 @@ _EVERY_BYTES = frozenset(
         *("cp866", "keybcs2", "koi8r", "koi8u", "macce", "macroman", "binary"),
     )
 )  # fmt: skip
-"""Character sets of MySQL and MariaDB in which all bytes that a column takes are characters, each another one."""
+"""Charsets of MySQL and MariaDB in which all accepted bytes are distinct characters."""
 _SOME_BYTES_OF_TIDB = frozenset(("latin1", "ascii"))
 """Character sets in which TiDB keeps bytes as they come. It keeps the others as UTF-8."""
 
 
 def no_text(value: bytes) -> tuple[str, bytes] | None:
-    """Return the character set and the bytes of a value of a text's column, as it is fetched, that is no text; None for a text."""
+    """Return charset and bytes of a fetched value that is not text; None for a text."""
     if not value.startswith(_NO_TEXT):
         return None
     charset, _, content = value.removeprefix(_NO_TEXT).partition(b" ")
@@ -330,7 +340,7 @@ class SideColumn:
     literal: Literal["number", "bytes", "text"] = "text"
     """How a value of it is given to the server."""
     agrees: bool = True
-    """Whether equal values have equal texts on both sides, so that their checksums can be compared."""
+    """Whether equal values have equal texts on both sides: their checksums are comparable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,14 +415,14 @@ def shown_value(value: bytes) -> str:
 
 
 def without(shape: TableShape, names: Collection[str]) -> TableShape:
-    """Return a structure without some columns, by folded names, and without the indexes over them."""
+    """Return a structure without columns, by folded name, and without indexes over them."""
     columns = tuple(column for column in shape.columns if folded_name(column.name) not in names)
     indexes = (index for index in shape.indexes if not any(folded_name(name) in names for name in index.columns))
     return replace(shape, columns=columns, indexes=tuple(indexes))
 
 
 def layout_of(source: TableShape, target: TableShape) -> TableLayout:
-    """Return what is compared of a table: the columns that both sides have, in the source's order."""
+    """Return what is compared of a table: the columns of both sides, in the source's order."""
     there = {folded_name(column.name): column for column in target.columns}
     pairs = [
         (column, there[folded_name(column.name)]) for column in source.columns if folded_name(column.name) in there
@@ -424,7 +434,7 @@ def layout_of(source: TableShape, target: TableShape) -> TableLayout:
         kind, other = (column.data_type for column in pair)
         is_document = kind in ("json", "vector")
         if is_document and other != kind:
-            # MySQL and MariaDB keep it in a column of text; as a whole, since a hash of its text says nothing.
+            # MySQL and MariaDB keep it as text; whole, since a hash of its text says nothing.
             forms[1] = _JSON
         is_wide = any(form.is_wide for form in forms)
         agrees = kind == other or {kind, other} <= {*_LONG_TEXTS} or {kind, other} <= {*_BLOBS}
@@ -459,7 +469,7 @@ def layout_of(source: TableShape, target: TableShape) -> TableLayout:
 
 
 def _key(source: TableShape, places: dict[str, int]) -> tuple[int, ...]:
-    """Return the places of the source's key: the primary key, else a unique one over columns that are never NULL."""
+    """Return the places of the source's key: primary, else unique over NOT NULL columns."""
     shapes = {folded_name(column.name): column for column in source.columns}
     for index in sorted(source.indexes, key=lambda each: (each.name != "PRIMARY", each.name)):
         names = [folded_name(name) for name in index.columns]

@@ -1,11 +1,12 @@
-"""One table, compared: its structure, its chunks by their checksums, chunks that differ in halves, and the rest row by row.
+"""Compare one table: its structure, its chunks by checksum and by halves, the rest by row.
 
-Why no difference is hidden: the ranges of both sides cover all keys, a checksum is over injective forms, and rows are compared as a
-whole. Why none is invented: a row that only one side seems to have is looked up on the other side by its key, so it does not matter
-whether both sort keys alike.
+Why no difference is hidden: the ranges of both sides cover all keys, a checksum is over injective
+forms, and rows are compared as a whole. Why none is invented: a row that only one side seems to
+have is looked up on the other side by its key, so it does not matter whether both sort keys alike.
 
-Of the structures a named equivalence (``docs/operations/verify.md`` has them) is no difference: what a statement of TiDB loses on its way
-to MySQL or MariaDB on purpose (`target.ddl.catalogue`), and what servers only show differently.
+Of the structures a named equivalence (``docs/operations/verify.md`` has them) is no difference:
+what a statement of TiDB loses on its way to MySQL or MariaDB on purpose (`target.ddl.catalogue`),
+and what servers only show differently.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class StructureFound:
     """Equivalences without which there were more differences."""
 
     def judge(self, where: str, source: object, target: object, equivalence: str = "") -> None:
-        """Note a property that is not the same as it is shown; `equivalence`: the name of what covers that."""
+        """Note a property that differs as shown; `equivalence`: the name of what covers that."""
         if source == target:
             return
         if equivalence:
@@ -101,7 +102,8 @@ def compared(source: TableShape, target: TableShape) -> StructureFound:
         other = there.pop(folded_name(column.name), None)
         if other is None:
             found.differences.append(f"column {column.name}: the target lacks it")
-        # In a view a column is what the server makes of it: its type, its length, its collation, whether it may be NULL.
+        # In a view a column is what the server makes of it: its type, its length, its collation,
+        # whether it may be NULL.
         elif not (source.is_view and target.is_view):
             led = {folded_name(index.columns[0]) for index in target.indexes}
             is_led = folded_name(column.name) in led
@@ -206,7 +208,7 @@ class _Column:
 
 
 def _without_display(column_type: str) -> str:
-    """Return a type without what only counts where its values are shown. ZEROFILL means UNSIGNED."""
+    """Return a type without what matters only for display; ZEROFILL means UNSIGNED."""
     plain, zerofill, _ = _WIDTH.sub(r"\1", column_type).partition(" zerofill")
     return f"{plain.removesuffix(' unsigned')} unsigned" if zerofill else plain
 
@@ -225,7 +227,10 @@ def _shown_default(column: ColumnShape) -> str:
 
 
 def _default_of(column: ColumnShape, kind: str) -> str | None:
-    """Return a default in one form for all servers: a constant behind a quotation mark, or an expression behind an equals sign."""
+    """Return a default in one form for all servers.
+
+    A constant follows a quotation mark, an expression an equals sign.
+    """
     text = column.default
     if text is None:
         return None
@@ -261,7 +266,7 @@ def _is_expression(column: ColumnShape, kind: str) -> bool:
 
 
 def _expression(text: str) -> str:
-    """Return an expression in the form of `_default_of`, with one spelling of words, literals and blanks; one literal is a constant."""
+    """Return an expression as `_default_of` does, normalized; a single literal is a constant."""
     parts = []
     for literal, word, sign in _TOKEN.findall(text):
         lower = word.lower()
@@ -302,7 +307,7 @@ class _Indexes:
         """Note indexes that only one side has."""
         there = [_over(each) for each in self.target.indexes]
         for index in self.source.indexes:
-            # In the place of a partial one the target has an index of all rows, which keeps none unique.
+            # For a partial index the target has one over all rows, which keeps none unique.
             is_other = index.condition and self.target.kind != "tidb"
             over = _over(replace(index, unique=False, condition="") if is_other else index)
             if over in there:
@@ -323,7 +328,7 @@ class _Indexes:
                     self.found.differences.append(f"{_named(index)}: the source does not have it")
 
     def _covered(self, index: IndexShape, there: list[tuple[object, ...]]) -> str:
-        """Return the equivalence under which the target may lack an index; one that stands for it is taken out of `there`."""
+        """Return the equivalence that covers a missing index; remove its stand-in from `there`."""
         if self.target.kind == "tidb":
             return ""
         is_search = index.method.upper() not in _PLAIN_METHODS and self.source.kind == "tidb" and not index.unique
@@ -343,7 +348,7 @@ class _Indexes:
         return "foreign key index" if self._is_own(index) else ""
 
     def _is_own(self, index: IndexShape) -> bool:
-        """Return whether a server made an index for a foreign key: over its columns, and called like it or like the first of them."""
+        """Return whether a server made an index for a foreign key, by its columns and name."""
         if index.unique or any(prefix is not None for prefix in index.prefixes):
             return False
         columns = [*map(folded_name, index.columns)]
@@ -352,7 +357,7 @@ class _Indexes:
 
 
 def _over(index: IndexShape) -> tuple[object, ...]:
-    """Return what an index is, but for its name: whether it is unique, the primary key, partial, and its columns with their prefixes."""
+    """Return an index but for its name: unique, primary, partial, and columns with prefixes."""
     is_primary = index.name == "PRIMARY"
     return (
         index.unique,
@@ -372,7 +377,7 @@ def _named(index: IndexShape) -> str:
 FEW_ROWS = 1_000
 """Rows that are compared one by one where their checksums differ."""
 _FALSE_ALARMS = 3
-"""Chunks that differed in checksums and in no row, after which a table's rows are compared without checksums."""
+"""Chunks with other checksums but equal rows, after which a table goes without checksums."""
 _LOOKUP = 200
 _BUCKETS_AT_A_TIME = 16
 T = TypeVar("T")
@@ -396,7 +401,7 @@ class Comparison:
     """Compares the two sides of one table."""
 
     def __init__(self, sides: tuple[Side, Side], layout: TableLayout, found: Found, executor: Executor) -> None:
-        """Compare source and target, in this order; `executor` runs what both are asked at a time."""
+        """Compare source and target, in this order; `executor` queries both at a time."""
         self._source, self._target = sides
         self._layout = layout
         self._found = found
@@ -404,10 +409,10 @@ class Comparison:
         self._sums = layout.sums_agree
         self._false_alarms = 0
         self._extra: set[Key] = set()
-        """Keys that only the target has: where it sorts otherwise than the source, it may show a row in several chunks."""
+        """Keys of the target alone; its other sort order may show one in several chunks."""
 
     def run(self, chunk_rows: int, after: Key | None = None) -> Iterator[tuple[int, Key | None]]:
-        """Compare the rows behind a key; yield after each chunk its rows at the source, and its last key, None at the end of the table."""
+        """Compare the rows after a key; yield each chunk's source rows and last key (end: None)."""
         if not self._layout.is_ranged:
             yield self._as_bag(), None
             return
@@ -434,7 +439,10 @@ class Comparison:
     # chunks
 
     def _halved(self, keys: KeyRange) -> tuple[int, bool]:
-        """Compare a range by checksums, and its halves if they differ; return the rows of the source, and whether all sums were equal."""
+        """Compare a range by checksums, by halves if they differ.
+
+        Return the source's rows, and whether all sums were equal.
+        """
         source, target = self._both(lambda side: side.chunk(keys))
         if source == target and source.is_whole:
             return source.rows, True
@@ -461,7 +469,7 @@ class Comparison:
             # More than one row of a key: the target does not keep them unique.
             self._only(others[len(rows) :], "extra")
         only_target = [(key, row) for key, rows in target.items() for row in rows]
-        # A side that seems to lack rows may sort them elsewhere, or have another spelling of the key.
+        # A side that seems to lack rows may sort them elsewhere or spell the key differently.
         settled: set[Key] = set()
         for some in _batches(only_source):
             there = self._by_key(self._target.rows_at([key for key, _ in some]))
@@ -487,7 +495,7 @@ class Comparison:
         return found
 
     def _partner(self, key: Key, there: Mapping[Key, list[Row]], side: Side) -> Row | None:
-        """Return the row of a side under the same key, or one that the side finds equal; None for none."""
+        """Return a side's row with this key or one that the side finds equal, or None."""
         if key in there:
             return there[key][0]
         # Which of the rows belongs to this key, only the side itself can say.
@@ -523,7 +531,7 @@ class Comparison:
     # tables whose rows cannot be found by ranges of a key
 
     def _as_bag(self) -> int:
-        """Compare a table as a bag of rows, by buckets of their hashes; return how many rows the source has."""
+        """Compare a table as a bag of rows, by hash buckets; return the source's number of rows."""
         source, target = self._both(lambda side: side.buckets())
         if self._sums:
             same = [n for n in source.keys() & target.keys() if source[n] == target[n] and source[n].is_whole]

@@ -1,4 +1,4 @@
-"""Whether a table can be compared as one look at the target shows it, and what a comparison finds: records that are stored and shown."""
+"""Whether a table can be compared now, and what a comparison finds: stored and shown records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RowDifference:
     key: Mapping[str, str]
     """Column → value; empty for a table without a key."""
     source: Mapping[str, str | None] | None = None
-    """The row at the source: column → value as text, None for NULL; only the columns that differ if both sides have the row."""
+    """The source's row: column → text, None for NULL; only differing columns if both have it."""
     target: Mapping[str, str | None] | None = None
     count: int = 1
     """How many such rows; more than one only in a table without a key."""
@@ -91,7 +91,7 @@ class TableResult:
     after: tuple[str, ...] | None = None
     """Of an unfinished comparison: the last key that was compared, in hexadecimal digits."""
     shapes: str = ""
-    """The fingerprint of both structures with which rows were compared; `after` means nothing with others."""
+    """Fingerprint of both structures in the comparison; `after` means nothing with others."""
 
     @property
     def different_rows(self) -> int:
@@ -109,9 +109,10 @@ class TableResult:
 def counting(result: TableResult, before: VerifyOutcome | None, run: str) -> VerifyOutcome | None:
     """Return the outcome that counts from a result on; None where it is no news.
 
-    `before`: the outcome that counted so far, `run`: of what is stored. What the numbers of rows do not show is no news, and neither
-    is a comparison that did not come about: a difference that all rows have shown stays. It counts as one, too, while another comparison
-    is not finished, and after one that had begun before the difference was found.
+    `before`: the outcome that counted so far, `run`: of what is stored. What the numbers of rows do
+    not show is no news, and neither is a comparison that did not come about: a difference that all
+    rows have shown stays. It counts as one, too, while another comparison is not finished, and
+    after one that had begun before the difference was found.
     """
     if result.outcome is VerifyOutcome.DIFFERENT or before is not VerifyOutcome.DIFFERENT:
         return result.outcome
@@ -122,12 +123,12 @@ def counting(result: TableResult, before: VerifyOutcome | None, run: str) -> Ver
 
 
 def says_more(doubt: TableResult, known: TableResult) -> bool:
-    """Return whether a doubt says more of a table than what is known of it: what a comparison found in the end says the most."""
+    """Return whether a doubt outranks what is known of a table; a final result says the most."""
     return not (known.outcome is VerifyOutcome.DIFFERENT and (known.checkpoint or known.reason == doubt.reason))
 
 
 def result_from(document: Mapping[str, Any]) -> TableResult:
-    """Return the result that `TableResult.document` made; what a newer program added is passed over."""
+    """Return the result in `TableResult.document`, ignoring what a newer program added."""
     table, target = document["names"]
     return msgspec.convert({**document, "table": table, "target": target}, TableResult)
 
@@ -137,9 +138,10 @@ NOT_AT_SOURCE = "the source does not have the table"
 
 
 def heal_command(result: TableResult, reaching: Sequence[str]) -> str:
-    """Return what to do about a table that differs, as lines for a shell; empty if nothing is to be done.
+    """Return the shell lines that repair a table that differs; empty if nothing is to be done.
 
-    `reaching`: the flags that lead to the target. What a person has to decide or to do stands in comments.
+    `reaching`: the flags that lead to the target. What a person has to decide or to do stands in
+    comments.
     """
     if not result.different_rows and not result.structure:
         return ""
@@ -183,13 +185,13 @@ class TableLook:
     state: str
     """See `plan.table_state.TableState`."""
     checkpoint: int
-    """Commit-ts up to which it is applied, inclusive; that of the running tables where it follows them."""
+    """Commit-ts up to which it is applied, inclusive; the running tables' if it follows them."""
     noted: int = 0
     """Commit-ts up to which windows may have written its rows."""
     statement: int = 0
-    """Version of a statement that may touch it, was started, and is not known to have ended; 0 for none."""
+    """Version of the last started statement that may touch it and has not ended; 0 for none."""
     statements: str = ""
-    """A mark of the journal: another one later on shows that a statement was begun or ended meanwhile."""
+    """A mark of the journal; if it changes, a statement was begun or ended meanwhile."""
     quarantined: int = 0
     is_loaded: bool = True
     """Whether it has all rows of the copy that it goes on with, if any."""
@@ -208,7 +210,7 @@ class Obstacle:
 
 
 def obstacle(look: TableLook) -> Obstacle | None:
-    """Return what keeps a table from being compared in this snapshot; None if its rows are exactly those at its checkpoint."""
+    """Return why a table cannot be compared in this snapshot; None if rows match its checkpoint."""
     stands, moves = _stands(look), moves_on(look)
     if look.state == TableState.RUNNING and look.error:
         return Obstacle(f"it is a view that is left out: {look.error}", passes=False)
@@ -239,7 +241,7 @@ def obstacle(look: TableLook) -> Obstacle | None:
 
 
 def moves_on(look: TableLook) -> bool:
-    """Return whether the table's checkpoint is going to move: nothing moves one that is halted, or that nobody writes."""
+    """Return whether a table's checkpoint will move: not if it is halted or nobody writes it."""
     return look.writer and not _stands(look)
 
 
@@ -248,5 +250,5 @@ def _stands(look: TableLook) -> bool:
 
 
 def is_compared(state: str, error: str) -> bool:
-    """Return whether a table that is stored so is to be equal to the source, or else to be named; `error`: why it is halted or left out."""
+    """Return whether a table should equal the source or else be named; `error`: its halt."""
     return state not in (TableState.DROPPED, TableState.EXCLUDED) or lacks_past(state, error)

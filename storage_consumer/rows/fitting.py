@@ -1,16 +1,19 @@
-"""A table of the target as its information_schema shows it, and whether values of a source's column fit the target's: what it would silently change, and the one form of a key's texts.
+"""Whether the target's columns take the source's values: silent changes, and keys' forms.
 
-Strict mode makes a server refuse a value that it cannot hold, but not one that it rounds: digits after
-the point, fractions of a second, single precision, padding. The target has the source's structure unless
-someone changed it, so these checks cost nothing if nobody did.
+The table is what its information_schema shows.
 
-The rows of a commit range may come from directories of different structures without a DDL between them
-that would end the commit range: an event filter of the changefeed removed the statement, and only a
-schema file shows the new structure. Then one key is ``3.5`` in one directory and ``3.500`` in the next.
-Keys are compared as texts wherever a commit range is folded and cut into buckets, so each key is spelled
-in the one form that the *target's* type gives it. `_TABLE` decides this, by target and source. What is
-not in it has no known form, and the rows of such a directory halt the table. If all directories write a
-column in one form, nothing is spelled and nothing costs more.
+Strict mode makes a server refuse a value that it cannot hold, but not one that it rounds: digits
+after the point, fractions of a second, single precision, padding. The target has the source's
+structure unless someone changed it, so these checks cost nothing if nobody did.
+
+The rows of a commit range may come from directories of different structures without a DDL between
+them that would end the commit range: an event filter of the changefeed removed the statement, and
+only a schema file shows the new structure. Then one key is ``3.5`` in one directory and ``3.500``
+in the next.
+Keys are compared as texts wherever a commit range is folded and cut into buckets, so each key is
+spelled in the one form that the *target's* type gives it. `_TABLE` decides this, by target and
+source. What is not in it has no known form, and the rows of such a directory halt the table. If all
+directories write a column in one form, nothing is spelled and nothing costs more.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ class TargetColumn:
 
     @property
     def beyond_bmp(self) -> bool:
-        """Whether the collation has weights for characters beyond U+FFFF, as those created after Unicode 5 have."""
+        """Whether the collation weighs characters above U+FFFF, as those since Unicode 5 do."""
         return any(age in self.collation for age in ("_520_", "_0900_", "uca1400_"))
 
 
@@ -85,7 +88,7 @@ class UniqueKey:
     name: str
     columns: tuple[str, ...]
     prefixes: tuple[int | None, ...]
-    """For each column, the number of leading characters (bytes for binary types) that are indexed; None means all."""
+    """Per column, the indexed leading characters (bytes for binary types); None means all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,7 @@ class TargetTable:
     is_view: bool = False
     """Whether it is a view, so that rows written to it would go into other tables."""
     is_planned: bool = False
-    """Whether statements that a plan has not run make it what it is: no more than its name and its columns' names is known."""
+    """Whether planned statements make it: then only its and its columns' names are known."""
 
     @property
     def virtual(self) -> frozenset[str]:
@@ -138,7 +141,7 @@ _BYTES_OF_TEXT = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215, "lo
 """Most bytes of a value, by type."""
 _ANY_DIGITS = 400
 _EXPONENT = 18
-"""Most digits of an exponent that are read: with more of them the value exceeds any column anyway."""
+"""Most digits of an exponent to read: with more the value exceeds any column anyway."""
 _MIDNIGHT = re.compile(r".{10}(?: 00:00:00(?:\.0+)?)?")
 
 
@@ -153,22 +156,24 @@ class Limit:
     """A key of `_KEPT`."""
     amount: int = 0
     changed_at: int = 0
-    """The commit-ts at which the source's own column, without a statement in the files, came to keep no more; 0: it is the target's that does not."""
+    """Commit-ts at which the source's column was narrowed without a statement; 0: the target's is.
+    """
 
 
 def other_families(layout: RowLayout, target: TargetTable, become_texts: Collection[str] = ()) -> str:
-    """Return which columns hold another sort of values in the target, which would silently change texts like ``007``; or "".
+    """Return columns that silently change texts like ``007`` in the target; or "".
 
-    `become_texts`: folded names of columns that are texts in other directories of the commit range, which a number may go
-    with.
+    `become_texts`: folded names of columns that are texts in other directories of the commit range,
+    which a number may go with.
     """
     there = {folded_name(c.name): c.data_type for c in target.columns}
     other = []
     for column in layout.columns:
         name, kind = folded_name(column.name), column.type
         kept = there[name]
-        # The same type, or one that reads the values as what they are, or refuses them. A column without a type is only carried. Types
-        # of which nothing is known here, such as INET6 and UUID, may write a text anew.
+        # The same type, or one that reads the values as what they are, or refuses them. A column
+        # without a type is only carried. Types of which nothing is known here, such as INET6 and
+        # UUID, may write a text anew.
         is_taken = kept in {"", kind.lower()} or (
             family(kept.upper()) == family(kind) and _TAKES_ONLY.get(kept, kind) == kind
         )
@@ -178,16 +183,17 @@ def other_families(layout: RowLayout, target: TargetTable, become_texts: Collect
 
 
 def is_its_text(there: str, kind: str) -> bool:
-    """Return whether the target's column keeps the text of a value, and the source would make the same text of it."""
+    """Return whether the target's column keeps a value's text, as the source would."""
     return there.upper() in TEXT_TYPES and kind in _SAME_AS_TEXT
 
 
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
-    """Return which ENUM and SET columns have members in the files that mean other ones in the target, or none; or an empty text.
+    """Return ENUM and SET columns whose members mean others in the target, or none; or "".
 
-    That is where rows have them by number, and where a name that the target's column lacks passes for another member (`_mistaken`). A
-    column that is only carried, since the target lacks it, has no type. Members that the schema file does not list, or that
-    the target writes with escapes, count as equal.
+    That is where rows have them by number, and where a name that the target's column lacks passes
+    for another member (`_mistaken`). A column that is only carried, since the target lacks it, has
+    no type. Members that the schema file does not list, or that the target writes with escapes,
+    count as equal.
     """
     there = by_name(target.columns)
     sorts = [(c, there[folded_name(c.name)]) for c in layout.columns if c.type in ("ENUM", "SET")]
@@ -211,7 +217,7 @@ def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) ->
 
 
 def _mistaken(column: TableColumn, there: TargetColumn) -> list[str]:
-    """Return the names of members that the target's column lacks and takes for others without a word.
+    """Return members that the target's column lacks and silently takes for others.
 
     Those are numbers of its members, and names that its collation may find equal to one of them.
     """
@@ -236,13 +242,13 @@ def _base_letters(name: str) -> str:
 
 
 def members(column_type: str) -> tuple[str, ...]:
-    """Return the members of an ENUM or SET as the server writes the type; empty if it writes them with escapes."""
+    """Return an ENUM's or SET's members as the server writes them; empty if with escapes."""
     found = _MEMBERS.fullmatch(column_type)
     return tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", found[1])) if found else ()
 
 
 def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tuple[Limit, ...]:
-    """Return what to check in rows of this layout; `written`: the indexes of the columns that the target takes."""
+    """Return what to check in rows; `written`: indexes of the columns that the target takes."""
     there = by_name(target.columns)
     found = []
     for place in written:
@@ -253,7 +259,7 @@ def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tu
 
 
 def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit, ...]:
-    """Return what the source itself took from values of this layout when it changed a column and no statement told of it.
+    """Return what a column change without statement took from values at the source.
 
     `later`: structures that came after the rows' own without a statement.
     """
@@ -270,7 +276,8 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
             kept = TargetColumn(name=newer.name, data_type=kind, nullable=True, digits=digits, length=length)
             # What is left of the file's text: 0.1 in single precision becomes 0.10000000149011612.
             moved = ["nearest"] if column.type == "FLOAT" and newer.type in ("DOUBLE", "DECIMAL") else []
-            # The clock of the session that changed the type decides. Where no zone is converted, it is taken to be that of the files.
+            # The clock of the session that changed the type decides. Where no zone is converted, it
+            # is taken to be that of the files.
             if layout.zone and column.type != newer.type and "TIMESTAMP" in (column.type, newer.type):
                 moved.append("clock")
             found += [
@@ -286,7 +293,7 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
 
 
 def _rules(column: TableColumn, there: TargetColumn) -> Iterator[tuple[str, int]]:
-    """Yield what the target's column keeps, where it neither keeps everything nor refuses what it cannot hold."""
+    """Yield what the target's column keeps, if it neither keeps all nor refuses the rest."""
     kind, is_float, length = there.data_type, there.data_type in ("float", "double"), there.length or 0
     # FLOAT(7,2) rounds too.
     if (
@@ -302,7 +309,7 @@ def _rules(column: TableColumn, there: TargetColumn) -> Iterator[tuple[str, int]
             yield "digits", there.digits
     if kind == "date" and column.type in ("DATETIME", "TIMESTAMP"):
         yield "midnight", 0
-    # Every other type has values that are not exact in its 24 bits, or in the 53 of double precision.
+    # Every other type has values not exact in 24 bits, or in the 53 of double precision.
     if kind == "float" and column.type not in ("FLOAT", "TINYINT", "SMALLINT", "MEDIUMINT", "YEAR"):
         yield "single", 0
     if kind == "double" and column.type in ("DECIMAL", "BIGINT", "BIT"):
@@ -370,20 +377,20 @@ _KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {
 
 
 def _digits(text: str) -> int:
-    """Return the number of digits after the point without trailing zeros, without expanding the exponent."""
+    """Return the digits after the point, without trailing zeros or expanding the exponent."""
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
     significant = (whole + fraction).rstrip("0")
     if significant in ("", "-"):
         return 0
-    # Trailing zeros of the mantissa, those before the point too: ``1200e-3`` has one digit after the point.
+    # Trailing zeros of the mantissa, also before the point: ``1200e-3`` has one digit after it.
     zeros = len(whole) + len(fraction) - len(significant)
     shift = int(exponent.lstrip("+-0")[:_EXPONENT] or "0")
     return max(0, len(fraction) - zeros - (-shift if exponent.startswith("-") else shift))
 
 
 def check(values: Values, limits: Iterable[Limit], commit_ts: int = 0) -> None:
-    """Raise `ValueError`, naming the column, for a value that the target would silently change, or that the source has changed since.
+    """Raise `ValueError`, naming the column, for a value that target or source would change.
 
     `commit_ts`: that of the row.
     """
@@ -419,7 +426,8 @@ _PLACES: Mapping[str, str] = {
     "enum": "enum",
     "binary": "binary",
 }
-"""Target type → how its keys are compared. A type that is not here takes values of its namesake only.
+"""Target type → how its keys are compared. A type that is not here takes values of its namesake
+only.
 
 YEAR and BIT read a text as something other than the number in it.
 """
@@ -447,7 +455,8 @@ _TABLE: Mapping[str, Mapping[str, ValueForm | None]] = {
     "moment": {"DATE": ValueForm.MOMENT, "DATETIME": ValueForm.MOMENT, "TIMESTAMP": ValueForm.MOMENT},
     "day": {"DATE": _AS_WRITTEN, "DATETIME": ValueForm.DAY, "TIMESTAMP": ValueForm.DAY},
     "time": {"TIME": ValueForm.TIME},
-    # The source turns these values into the very texts in the files, but a FLOAT, a TIMESTAMP or YEAR zero into others.
+    # The source turns these values into the very texts in the files, but a FLOAT, a TIMESTAMP or
+    # YEAR zero into others.
     "text": {
         "TEXT": _AS_WRITTEN,
         "ENUM": _AS_WRITTEN,
@@ -502,13 +511,14 @@ def key_forms(
 ) -> KeyForms:
     """Return how the values of a column are spelled in each directory of a commit range.
 
-    `columns`: the column in each directory's schema file. `newest`: the column in the current structure. `zone`: see
-    `RowLayout.zone`. `is_key`: each row is compared by it; otherwise its values are parts of rows that are compared
-    whole.
+    `columns`: the column in each directory's schema file. `newest`: the column in the current
+    structure. `zone`: see `RowLayout.zone`. `is_key`: each row is compared by it; otherwise its
+    values are parts of rows that are compared whole.
     """
     forms = {_written_form(column) for column in (*columns.values(), newest)}
     place = _PLACES.get(there.data_type, there.data_type)
-    # CSV names the members of a SET in the order of its directory's structure, and the target may have another order.
+    # CSV names the members of a SET in the order of its directory's structure, and the target may
+    # have another order.
     by_name = is_key and place == "set" and wire_kind(newest, protocol) is WireKind.TEXT
     reordered = by_name and any(column.elements != members(there.column_type) for column in columns.values())
     if len(forms) == 1 and not reordered:
@@ -534,8 +544,9 @@ def key_forms(
 def lasting_form(column: TableColumn, there: TargetColumn, protocol: Protocol) -> tuple[Spelling | None, bool]:
     """Return the one form of a column's values over all commit ranges, and whether there is one.
 
-    Within a commit range one form is needed only where directories differ; here the directories of later ones are not known yet. A
-    number in single or double precision has no such form: its text depends on the type that it came from.
+    Within a commit range one form is needed only where directories differ; here the directories of
+    later ones are not known yet. A number in single or double precision has no such form: its text
+    depends on the type that it came from.
     """
     place = _PLACES.get(there.data_type, there.data_type)
     if place == "single" or there.data_type == "double" or column.type in FLOAT_TYPES:
@@ -557,7 +568,7 @@ def _sort(column: TableColumn) -> str:
 
 
 def _written_form(column: TableColumn) -> tuple[str, int]:
-    """Return what is equal for two columns that write each value in the same way, as far as schema files show."""
+    """Return what is equal for columns that write values alike, as far as schema files show."""
     sort = _sort(column)
     # The scale shows in how many digits are written; a BINARY is padded to its length.
     detail = column.precision if sort == "BINARY" else column.scale if sort in _SCALED else 0
@@ -574,7 +585,7 @@ def _of_members(column: TableColumn, there: TargetColumn, protocol: Protocol) ->
 
 
 def _unknown(column: TableColumn, newest: TableColumn, place: str, forms: set[tuple[str, int]], zone: str) -> str:
-    """Return why these values cannot be compared with those of the current structure in any form; empty if they can."""
+    """Return why these values have no form comparable with the current ones; "" if they have."""
     if _written_form(column) == _written_form(newest):
         return ""
     sorts = {sort for sort, _ in forms}

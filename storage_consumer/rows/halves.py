@@ -1,8 +1,9 @@
-"""What happens inside a task: (3) decode, (4) order, (5) apply. Pure, apart from the storage and the writer that are passed in.
+"""Inside a task: (3) decode, (4) order, (5) apply. Pure, but for the storage and writer passed in.
 
-A round's job has two halves. The first reads files, drops rows outside the commit range, keeps the last state per key and sends each
-bucket its changes as opaque blocks of encoded lines. The second folds each bucket to the last state per key and writes it.
-`spark.pipeline` puts a shuffle between them and has no rules of its own.
+A round's job has two halves. The first reads files, drops rows outside the commit range, keeps the
+last state per key and sends each bucket its changes as opaque blocks of encoded lines. The second
+folds each bucket to the last state per key and writes it. `spark.pipeline` puts a shuffle between
+them and has no rules of its own.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ from storage_consumer.telemetry import tso_time
 READ_BLOCK = 4 << 20
 """Upper limit of the bytes in one request to the storage."""
 FEW_ROWS, FEW_BYTES = 1_000, 256 << 10
-"""Limits (exclusive) for a table's share of a bucket; a table below both shares a transaction with others, up to about these totals."""
+"""Exclusive limits of a table's share of a bucket, below which tables share transactions.
+
+Such a transaction has up to about these totals.
+"""
 
 _REPAIR = "Repair the file or restore it from a copy, then start again: nothing of this window was applied to its table"
 
@@ -77,26 +81,30 @@ _Folded = tuple[TablePlan, Changes]
 
 
 class RowWriter(Protocol):
-    """Writes to the target. Every transaction checks the open window and the owner's epoch before it changes a row.
+    """Writes to the target; each transaction first checks the open window and the owner's epoch.
 
-    All methods return what they wrote or deleted, raise `RowRefused` when the target refuses a value, or a row that another one is in
-    the way of, and raise `TransientError` or `LeaseLost` when nothing more may be written.
+    All methods return what they wrote or deleted, raise `RowRefused` when the target refuses a
+    value, or a row that another one is in the way of, and raise `TransientError` or `LeaseLost`
+    when nothing more may be written.
     """
 
     def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
         """Write runs one after another. No row takes the place of another: see `apply.rows`.
 
-        Quarantine rows that the target refuses for what they hold, where the plan says so. `place_of` returns where
-        the line of a row comes from.
+        Quarantine rows that the target refuses for what they hold, where the plan says so.
+        `place_of` returns where the line of a row comes from.
         """
         ...
 
     def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
-        """Write the runs of several tables in one transaction, all or nothing; return the number of rows of each."""
+        """Write runs of several tables in one transaction; return the number of rows of each."""
         ...
 
     def write_events(self, work: TablePlan, parts: Iterable[Changes]) -> int:
-        """Write a keyless table's events, in parts that never divide a commit-ts; the same transactions move the table's checkpoint."""
+        """Write a keyless table's events in parts of whole commit-ts, and its checkpoint.
+
+        The same transactions move the checkpoint.
+        """
         ...
 
 
@@ -116,7 +124,7 @@ def read_files(
     open_blocks: OpenBlocks,
     decoder: Decoder,
 ) -> Iterator[tuple[Place, Any]]:
-    """Read files; yield blocks of changes for each bucket, a report per file, and one with a table's error to all buckets."""
+    """Read files; yield blocks of changes per bucket, file reports, and errors to all buckets."""
     # One buffer holds one version of a table: all of its rows have the same layout.
     in_order = sorted(files, key=lambda work: (work.table, work.file.version_key, work.rank))
     for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version_key)):
@@ -125,8 +133,9 @@ def read_files(
         for run in runs(group) if buffer.takes_batches else ([work] for work in group):
             reports = yield from _read_run(run, table, buffer, open_blocks, decoder)
             yield from (((0, REPORT, index, 0), report) for report in reports)
-            # Every bucket must learn of the error, since rows of this table may already be on their way to any of them. Each tells of it
-            # too: where Spark repeats this task, the bucket that gets the reports may have ended with those of an attempt without an error.
+            # Every bucket must learn of the error, since rows of this table may already be on their
+            # way to any of them. Each tells of it too: where Spark repeats this task, the bucket
+            # that gets the reports may have ended with those of an attempt without an error.
             if reports[-1].error:
                 yield from (((bucket, NOTICE, index, 0), reports[-1]) for bucket in range(partitions))
                 break
@@ -137,7 +146,7 @@ def read_files(
 def _read_run(
     run: Sequence[JobFile], table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
 ) -> Generator[tuple[Place, Any], None, list[FileReport]]:
-    """Decode files into the buffer, together if possible; return their reports, up to the first one with an error."""
+    """Decode files into the buffer, together if possible; report up to the first error."""
     version = table.versions[run[0].file.version_key]
     kept: dict[str, bytes] = {}
     if len(run) > 1:
@@ -147,7 +156,8 @@ def _read_run(
         tallies = read_together(
             run, [*kept.values()], CommitRange(low=version.low, high=table.commit_range.high), buffer, decoder
         )
-        # Otherwise the files are read one by one from the kept content, which finds the file and the row to blame.
+        # Otherwise the files are read one by one from the kept content, which finds the file and
+        # the row to blame.
         if tallies and max(tally.max_ts for tally in tallies) <= table.latest:
             if buffer.is_full:
                 yield from buffer.blocks()
@@ -197,7 +207,8 @@ def _read_file(
             commit_range=CommitRange(low=version.low, high=table.commit_range.high),
             key=version.key,
             tally=tally,
-            # The files of the bucket say each row's commit-ts; those of a copy are numbered, and their rows are counted.
+            # The files of the bucket say each row's commit-ts; those of a copy are numbered, and
+            # their rows are counted.
             clock=clock_of(work.file.number) if table.origin else 0,
         )
         yield from buffer.read(decoder, file, work.rank)
@@ -219,15 +230,18 @@ def _read_file(
 def write_bucket(
     items: Iterable[tuple[Place, Any]], tables: dict[int, TablePlan], writer: RowWriter
 ) -> Iterator[FileReport | WriteReport]:
-    """Write one bucket, table by table, tables with few rows together; pass file reports on, some perhaps twice. `items` are sorted by `Place`.
+    """Write a bucket by table, small ones together; pass on file reports, some maybe twice.
 
-    A table with a file that could not be read is left alone: none of this commit range is written to it.
+    `items` are sorted by `Place`.
+
+    A table with a file that could not be read is left alone: none of this commit range is written
+    to it.
     """
     held: list[_Folded] = []
     rows = size = 0
     stopped: set[int] = set()
     for (kind, index), group in groupby(items, key=lambda item: (item[0][1], item[0][2])):
-        # Places sort NOTICE before a table's blocks, so a failed table is known before any of its rows.
+        # Places sort NOTICE before a table's blocks: an error is known before any of its rows.
         if kind == NOTICE:
             stopped.add(index)
         if kind in (NOTICE, REPORT):
@@ -248,7 +262,7 @@ def write_bucket(
 def _written_or_folded(
     work: TablePlan, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter
 ) -> WriteReport | _Folded:
-    """Write one bucket's changes of one table; return only its last states if they are few and may share a transaction."""
+    """Write a bucket's changes of a table, or return its last states if few and shareable."""
     try:
         if work.mode is Mode.KEYLESS:
             return WriteReport(
@@ -260,7 +274,8 @@ def _written_or_folded(
         # Free the unfolded changes before the write: both would otherwise be held at the peak.
         del changes
         few = len(states.lines) < FEW_ROWS and states.lines.size < FEW_BYTES
-        # Writers of tables with other unique keys may have to queue, which would hold up all tables of the transaction.
+        # Writers of tables with other unique keys may have to queue, which would hold up all tables
+        # of the transaction.
         is_shared = few and not (work.has_other_unique_keys or _is_ordered(work, states))
         return (work, states) if is_shared else _write_states(work, states, writer)
     except (TableError, ValueError) as fault:
@@ -268,10 +283,10 @@ def _written_or_folded(
 
 
 def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[WriteReport]:
-    """Write tables in one transaction; if the target refuses any of it, write each in a transaction of its own."""
+    """Write tables in one transaction; if any of it is refused, each in its own."""
     counts: list[int] = []
     if len(held) > 1:
-        # a failure leaves nothing written; writing each table alone then shows which one is to blame
+        # a failure leaves nothing written; writing each table alone shows which is to blame
         with suppress(TableError, ValueError):
             counts = writer.write_together([(work, _runs(work, states)) for work, states in held])
     if counts:
@@ -302,7 +317,10 @@ def _write_states(work: TablePlan, states: Changes, writer: RowWriter) -> WriteR
 
 
 def _runs(work: TablePlan, states: Changes) -> list[Run]:
-    """Return last states as runs: in sequence if the target may find keys equal that differ here, else with neighbours in its index side by side."""
+    """Return last states as runs: in sequence if the target may equate keys, else by neighbours.
+
+    Those are neighbours in its index.
+    """
     if _is_ordered(work, states):
         in_sequence = states.chosen(
             np.lexsort((sequence_of(states.order, has_commit_ts=work.has_commit_ts), states.ts))
@@ -311,7 +329,8 @@ def _runs(work: TablePlan, states: Changes) -> list[Run]:
         return list(long_runs(in_sequence.pairs(), images))
     keys = states.keys
     if isinstance(keys, list):  # an array is sorted already
-        by_kind = [(isinstance(key, str), key) for key in keys]  # a few texts among numbers sort last
+        # a few texts among numbers sort last
+        by_kind = [(isinstance(key, str), key) for key in keys]
         states = states.chosen(np.array(sorted(range(len(keys)), key=by_kind.__getitem__), np.intp))
     upsert, birth = is_upsert(states.order), is_birth(states.order)
     # Elsewhere no other row can be in the way of one that came into being.

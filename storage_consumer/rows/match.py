@@ -1,4 +1,4 @@
-"""Match the files' structure with the target's table: how its rows are distinguished, and how they may be written.
+"""Match files' structure with the target's table: how rows are told apart and written.
 
 `table_work` decides it in one place; a mismatch is an error of that table, never a guess.
 """
@@ -35,7 +35,8 @@ from storage_consumer.tso import row_floor
 _STRIPE_BYTES, _STRIPE_BITS = 64 << 20, (8, 10)
 """Most bytes of a stripe of rows, and least and most bits of its size.
 
-With stripes of 64 rows the server needs a fifth more CPU: they end inside pages of its index, which writers then split.
+With stripes of 64 rows the server needs a fifth more CPU: they end inside pages of its index, which
+writers then split.
 """
 _BYTES_OF_A_NUMBER = 16
 _FLOATS_THERE = {
@@ -43,7 +44,7 @@ _FLOATS_THERE = {
     "float": "FLOAT",
     "double": "DOUBLE",
 }
-"""Target type → the type as which such a number is compared: 0.1 in single precision is not the 0.1 of a DECIMAL or a DOUBLE."""
+"""Target type → type for comparison: 0.1 in single precision is not a DECIMAL's or DOUBLE's."""
 
 
 _FORMER = "the directory is of an earlier table of this name, and this table was made by the statement of version {}"
@@ -99,10 +100,11 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
 
 
 def _without_effect(target: TargetTable, step: RowStep) -> TargetTable:
-    """Return the table so that rows from before the next statement fit where its copy shows that statement's effect already.
+    """Return the table without the next statement's effect that its copy shows already.
 
-    A column that is gone already is carried and not written, and one that is there already keeps its default: as a generated one.
-    Where columns came and others went, one may be the other's new name; then nothing is left out.
+    A column that is gone already is carried and not written, and one that is there already keeps
+    its default: as a generated one. Where columns came and others went, one may be the other's new
+    name; then nothing is left out.
     """
     if step.upcoming is None:
         return target
@@ -120,7 +122,10 @@ def _unwritten(name: str) -> TargetColumn:
 
 
 def refuse_changes(name: TableName, target: TargetTable) -> None:
-    """Raise `NotReplicable` if the target's table was changed so that writing would hit other rows, or if it is not visible."""
+    """Raise `NotReplicable` if the target's table was changed or is not visible.
+
+    Writing could hit other rows.
+    """
     if target.unseen:
         raise NotReplicable(
             f"{name}: the target has the table {target.name} but does not show its columns. {target.unseen}"
@@ -135,7 +140,7 @@ def refuse_changes(name: TableName, target: TargetTable) -> None:
 
 
 def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
-    """Raise `NotReplicable` if rows without commit-ts cannot be put in order, or cannot be distinguished from repeats."""
+    """Raise `NotReplicable` if rows without commit-ts have no order, or may be repeats."""
     option = "include-commit-ts" if protocol == "csv" else "enable-tidb-extension"
     remedy = f"set {option} = true in the changefeed, and start it and this program again"
     if mode is Mode.KEYLESS:
@@ -162,10 +167,10 @@ def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
 
 
 def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = "") -> TablePlan:
-    """Return the work for files of a table that does not exist (any more): they may hold repeated deliveries only.
+    """Return the work for a table that does not exist (any more): its files hold only repeats.
 
-    `missing`: the error for a table to which they hold other rows. Once the table is dropped, rows without commit-ts
-    can only be repeats: what is written after a DROP has a new structure.
+    `missing`: the error for a table to which they hold other rows. Once the table is dropped, rows
+    without commit-ts can only be repeats: what is written after a DROP has a new structure.
     """
     repeats = step.dropped and not upstream.has_commit_ts
     reason = "" if repeats else missing or f"the table {step.name} does not exist in the target at this time"
@@ -191,7 +196,7 @@ def _unread(
     is_all_duplicates: bool = False,
     is_uncompared: bool = False,
 ) -> dict[VersionKey, VersionPlan]:
-    """Return the plan for directories of which no row may be in the commit range, unless all are repeats or only counted."""
+    """Return the plan for directories without rows in range, unless repeated or only counted."""
     return {
         place: VersionPlan(
             layout=row_layout(definition, virtual, upstream),
@@ -231,7 +236,7 @@ class _Match:
         others = [definition for definition in step.definitions.values() if definition is not step.current]
         structures = [*others, *([step.upcoming] if step.upcoming is not None else [])]
         columns = [c for each in structures for c in (*each.columns, *step.current.columns)]
-        # Folded names of columns that are texts in some structure of the commit range, or in the next one.
+        # Folded names of columns that are texts in some structure of the range, or the next.
         self.become_texts = frozenset(folded_name(column.name) for column in columns if column.type in TEXT_TYPES)
         self.written: tuple[WireColumn, ...] = ()
         if misfit := self._misfit(self.layout):
@@ -241,8 +246,8 @@ class _Match:
         )
         key_columns = self._key_columns()
         names = [folded_name(name) for name, _ in key_columns] or [folded_name(c.name) for c in self.written]
-        # Of the columns by whose texts rows are distinguished, by folded name. Without a key rows are compared
-        # whole, which needs one spelling only where there are several structures.
+        # Of the columns by whose texts rows are distinguished, by folded name. Without a key rows
+        # are compared whole, which needs one spelling only where there are several structures.
         zone, _ = zones(upstream)
         versions = {version: by_name(each.columns) for version, each in step.definitions.items()}
         newest = by_name(step.current.columns)
@@ -259,7 +264,8 @@ class _Match:
         }
         self.key = tuple(self._key_part(newest[folded_name(name)], prefix) for name, prefix in key_columns)
         if self.key:
-            # Columns that rows carry and the target computes: from the same expression it may get another value than the source.
+            # Columns that rows carry and the target computes: from the same expression it may get
+            # another value than the source.
             self.written += tuple(
                 replace(self._wire(c), is_computed=True)
                 for c in self.layout.columns
@@ -267,13 +273,13 @@ class _Match:
             )
 
     def _layout(self, definition: TableDefinition) -> RowLayout:
-        """Return the columns of a definition's rows; a unique key tells rows apart in the target only if they have all of it."""
+        """Return a definition's columns; a unique key counts only if they have all of it."""
         layout = row_layout(definition, self.target.virtual, self.upstream)
         keyed = {folded_name(name) for key in self.target.unique_keys for name in key.columns}
         return replace(layout, may_lack=layout.may_lack - keyed)
 
     def _wire(self, column: TableColumn) -> WireColumn:
-        """Return the column as it is written and compared; a number gets the type that the target gives it."""
+        """Return the column as written and compared, a number in the target's type."""
         there = self.there[folded_name(column.name)].data_type
         kind = "VARCHAR" if is_its_text(there, column.type) else column.type
         if column.type in FLOAT_TYPES:
@@ -305,24 +311,27 @@ class _Match:
         return other_families(layout, self.target, self.become_texts) or other_members(layout, self.target, protocol)
 
     def _key_columns(self) -> list[tuple[str, int | None]]:
-        """Return the columns that tell rows apart: the target's primary key, else a not-null unique key, else none.
+        """Return the columns that tell rows apart: primary or NOT NULL unique key, else none.
 
-        Raises `NotReplicable` if the schema file's primary key is not the target's: writing by key would hit wrong rows.
+        Raises `NotReplicable` if the schema file's primary key is not the target's: writing by key
+        would hit wrong rows.
         """
         newest, carried = self.step.current, self.layout.places.keys()
         declared = {folded_name(c.name) for c in newest.columns if c.is_pk}
         computed = {name for name, column in self.there.items() if column.generated} - carried
         keys = [set(map(folded_name, unique.columns)) for unique in self.target.unique_keys]
         is_of_key = declared not in keys and any(key & computed and key - computed == declared for key in keys)
-        # Where the target computes a part of the source's primary key that the rows of a copy lack, another key tells
-        # such rows apart, or none does. MariaDB has such a primary key as a unique one.
+        # Where the target computes a part of the source's primary key that the rows of a copy lack,
+        # another key tells such rows apart, or none does. MariaDB has such a primary key as a
+        # unique one.
         computed = computed if self.step.as_of and is_of_key else set()
         # Of a key that the target computes in part, the rows' structure has what is left.
         declared = set() if computed else declared
         certain = {folded_name(c.name) for c in newest.columns if not c.nullable or c.is_pk}
         # The target refuses a NULL in such a column, so each row that reaches it has a value.
         certain |= {name for name, column in self.there.items() if not column.nullable}
-        # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
+        # A declared key must match exactly. Without one, a primary key in the target is an error, a
+        # not-null key will do.
         for unique, columns in zip(self.target.unique_keys, keys, strict=True):
             if not computed.isdisjoint(columns) or (declared and columns != declared):
                 continue
@@ -352,7 +361,7 @@ class _Match:
         elif not there.binary_collation:
             fold = Fold.LOOSE
         elif there.pads:
-            # A prefix that may end in ignored spaces is not imitated, so there only an image decides.
+            # A prefix that may end in ignored spaces is not imitated: there only an image decides.
             fold = Fold.PAD if prefix is None else Fold.LOOSE
         return KeyPart(
             column=self._wire(column),
@@ -372,7 +381,8 @@ class _Match:
         misfit = "" if definition is current else self._misfit(layout)
         if keyless := sorted(p.column.name for p, key in zip(self.key, keys, strict=True) if key not in places):
             misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
-        # All others are in `_misfit`. What rows in the commit range would have to show is compared with what the target computes.
+        # All others are in `_misfit`. What rows in the commit range would have to show is compared
+        # with what the target computes.
         if uncompared := sorted(c.name for c in self.written if folded_name(c.name) not in places):
             lacks = f"the rows do not carry columns that the target's table computes: {', '.join(uncompared)}"
             misfit = misfit or lacks
@@ -383,7 +393,8 @@ class _Match:
         # Nothing of a misfit is written; its first row inside the commit range halts the table.
         taken = () if misfit else tuple(places[folded_name(c.name)] for c in self.written)
         telling = () if misfit else tuple(places[key] for key in keys)
-        # Where the columns of each unique key are in a row, except for keys over prefixes or over columns not in the row.
+        # Where the columns of each unique key are in a row, except for keys over prefixes or over
+        # columns not in the row.
         nullable = [
             [*map(folded_name, each.columns)] for each in self.target.unique_keys if not (keys or any(each.prefixes))
         ]
@@ -407,7 +418,7 @@ class _Match:
 
 
 def altered(definition: TableDefinition, target: TargetTable, upstream: Upstream) -> str:
-    """Return which columns the target's table lacks, or holds in less room than the source, so that values may have been lost; "" for none."""
+    """Return columns that the target lacks or holds in less room, so values may be lost; or ""."""
     if target.is_planned:
         return ""
     layout, there = row_layout(definition, target.virtual, upstream), by_name(target.columns)

@@ -1,9 +1,9 @@
-"""Order and repeats: which change of a key counts, which keys are the same, and which bucket a change belongs to.
+"""Order and repeats: which change of a key counts, which keys are equal, and their bucket.
 
-The sequence of changes is (commit-ts, deletes before upserts, partition, dispatcher, date, file number,
-row number); never arrival, file time or round. The part after the commit-ts is packed into one integer,
-the *order*. A key has one digest, whatever the commit range and the directory that it comes from: by it
-a quarantined row is found again.
+The sequence of changes is (commit-ts, deletes before upserts, partition, dispatcher, date, file
+number, row number); never arrival, file time or round. The part after the commit-ts is packed into
+one integer, the *order*. A key has one digest, whatever the commit range and the directory that it
+comes from: by it a quarantined row is found again.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from storage_consumer.rows.spec import Fold, KeyPart, Mode, TablePlan
 Row = TypeVar("Row", bound=Hashable)
 """What stands for a row: equal for two rows exactly if these are equal."""
 Key = int | str | tuple[str, ...]
-"""Equal for two rows exactly if their key is the same (for a LOOSE part: no coarser than the target's collation).
+"""Equal for two rows exactly if their key is the same (for a LOOSE part: no coarser than the
+target's collation).
 
 One integer column gives integers, unless rows of another structure hold something else.
 """
 
-# From the top: a bit for upserts, the rank of the file, the row number, a bit for births. 62 bits in all, so an order fits a signed
-# integer.
+# From the top: a bit for upserts, the rank of the file, the row number, a bit for births. 62 bits
+# in all, so an order fits a signed integer.
 _BIRTH_BITS, _ROW_BITS, _RANK_BITS = 1, 36, 24
 _UPSERT = 1 << (_BIRTH_BITS + _ROW_BITS + _RANK_BITS)
 _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
-"""Multiplicative hash: 2**64 divided by the golden ratio, and how many low bits of the product are too regular to use."""
+"""Multiplicative hash: 2**64 / golden ratio, and the product's low bits to drop as too regular."""
 
 
 class Action(Enum):
@@ -52,7 +53,7 @@ class Action(Enum):
     DELETE = "delete"
     """They go, and with them what the target finds equal to their keys."""
     REMOVE = "remove"
-    """They go; they also came into being in this commit range, so another spelling of their keys in the target is another row."""
+    """They go; born in this range too, so the target's row of another spelling is another."""
     INSERT = "insert"
     """They came into being in this commit range."""
     REPLACE = "replace"
@@ -68,17 +69,20 @@ class Run(NamedTuple):
 
 
 def order_of(rank: Any, row: Any, *, upsert: bool, birth: Any = False) -> Any:
-    """Return the order of a row, or of rows for arrays: upserts after deletes, then file rank, then row number; `birth`: see `is_birth`."""
+    """Return the order of a row or, for arrays, rows: deletes first, then file rank, row number.
+
+    `birth`: see `is_birth`.
+    """
     return (_UPSERT if upsert else 0) | rank << (_BIRTH_BITS + _ROW_BITS) | row << _BIRTH_BITS | birth
 
 
 def is_upsert(order: Any) -> Any:
-    """Return whether the change with this order leaves a row in place; for an array, whether each does."""
+    """Return whether the change of this order leaves a row; for an array, whether each does."""
     return order >= _UPSERT
 
 
 def rank_of(order: Any) -> Any:
-    """Return the rank of the file that holds the change with this order; for an array, each rank."""
+    """Return the rank of the file with the change of this order; for an array, each rank."""
     return order >> (_BIRTH_BITS + _ROW_BITS) & ((1 << _RANK_BITS) - 1)
 
 
@@ -88,9 +92,10 @@ def row_of(order: int) -> int:
 
 
 def is_birth(order: Any) -> Any:
-    """Return whether the row came into being, by an insert, rather than was there already; of an array, each.
+    """Return whether the row came into being by an insert; for an array, each.
 
-    Of what is left of several changes of a key: whether the life that the last of them continues or ends began among them.
+    Of what is left of several changes of a key: whether the life that the last of them continues or
+    ends began among them.
     """
     return order & 1 == 1
 
@@ -98,15 +103,15 @@ def is_birth(order: Any) -> Any:
 def sequence_of(order: Offsets, *, has_commit_ts: bool) -> Offsets:
     """Return what puts changes of one commit-ts in sequence.
 
-    `has_commit_ts`: the commit-ts is the rows' own, so that deletes come first. Otherwise the place in the files decides,
-    whatever the operation: TiCDC writes the rows of one sequence in commit order, with the deletes of a transaction
-    first.
+    `has_commit_ts`: the commit-ts is the rows' own, so that deletes come first. Otherwise the place
+    in the files decides, whatever the operation: TiCDC writes the rows of one sequence in commit
+    order, with the deletes of a transaction first.
     """
     return order if has_commit_ts else order & (_UPSERT - 1)
 
 
 def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[Values], Key]:
-    """Return a function from a row's values to its key. `places`: the index of each part in the values.
+    """Return the function from a row's values to its key; `places`: the parts' indexes.
 
     The function raises `ValueError` for a NULL in a key column.
     """
@@ -145,7 +150,7 @@ def _integer(text: str) -> Key:
 
 
 def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
-    """Return a function that maps equal key texts of one column to the same text; None if equal keys have equal texts."""
+    """Return a function to one text for equal keys of a column; None if texts are equal."""
     prefix = part.prefix
     if prefix is not None:
         # Two hexadecimal digits for each byte.
@@ -164,10 +169,11 @@ _OLD_FRACTIONS = str.maketrans("৴৵৶৷" + "༪༫༬༭༮༯༰༱༲༳"
 def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
     """Return the digits of a text: equal for any two texts that some collation finds equal.
 
-    Collations ignore case, accents, width and punctuation and expand letters, each in its own way. None finds two texts
-    equal whose digits differ once every numeral character (not ideographs, which are letters) is replaced by its
-    digits. Older collations find all characters beyond U+FFFF equal to one another, newer ones give them weights of
-    their own; `beyond_bmp`: the collation is a newer one.
+    Collations ignore case, accents, width and punctuation and expand letters, each in its own way.
+    None finds two texts equal whose digits differ once every numeral character (not ideographs,
+    which are letters) is replaced by its digits. Older collations find all characters beyond U+FFFF
+    equal to one another, newer ones give them weights of their own; `beyond_bmp`: the collation is
+    a newer one.
     """
     # Most keys are ASCII, where the digits are the only numerals.
     if text.isascii():
@@ -182,7 +188,7 @@ def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
 
 
 def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
-    """Return a function from a key to a text that is the same for any two keys that the target may find equal."""
+    """Return a function from a key to a text, the same for keys that the target may equate."""
     images = [_image(part) for part in parts]
     if len(parts) == 1:
         image: Callable[[Any], str] = images[0] or str
@@ -196,7 +202,7 @@ def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
 
 
 def _image(part: KeyPart) -> Callable[[str], str] | None:
-    """Return the function for the image of one column's texts, None for themselves; a set's does not depend on the order of its members."""
+    """Return the image of one column's texts, None for themselves; a set's ignores order."""
     if part.fold is not Fold.LOOSE:
         return (lambda text: text.rstrip(" ")) if part.fold is Fold.PAD else None
     image = partial(coarse_image, beyond_bmp=part.beyond_bmp)
@@ -223,36 +229,37 @@ def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int)
         return lambda key: (
             stripe(key, partitions, stripe_bits) if isinstance(key, int) else zlib.crc32(str(key).encode()) % partitions
         )
-    # Keys that are one to the target's collation have to meet in one task, or two would write one row.
+    # Keys that the target's collation equates must meet in one task, or two write one row.
     image = image_function(parts)
     return lambda key: zlib.crc32(image(key).encode("utf-8", "surrogatepass")) % partitions
 
 
 def stripe(key: int, partitions: int, bits: int) -> int:
     """Return the bucket of an integer key; see `TablePlan.stripe_bits`."""
-    # Keys are often consecutive: the hash spreads their stripes evenly over the buckets. Its low bits are dropped.
+    # Keys are often consecutive: the hash spreads their stripes evenly over the buckets. Its low
+    # bits are dropped.
     return ((key >> bits) * _MIXER % (1 << 64) >> _MIXED_BITS) % partitions
 
 
 def stripes(keys: Offsets, partitions: int, bits: int) -> Offsets:
     """Return `stripe` of each key."""
-    # Unsigned arithmetic wraps around as the modulo in `stripe` does: both must give the same bucket.
+    # Unsigned arithmetic wraps as the modulo in `stripe` does: both give the same bucket.
     mixed = (keys >> bits).view(np.uint64) * np.uint64(_MIXER) >> np.uint64(_MIXED_BITS)
     return mixed.view(np.int64) % partitions
 
 
 def long_runs(changes: Iterable[tuple[int, bytes]], images: Iterable[str]) -> Iterator[Run]:
-    """Yield changes in sequence, each the order and the line, in runs: deletes, then upserts, again and again.
+    """Yield changes in sequence, as order and line, in runs: deletes, then upserts, and so on.
 
-    A delete moves ahead of the upserts before it, unless one of them may be of the same row. `images`: those of the
-    changes' keys; see `image_function`.
+    A delete moves ahead of the upserts before it, unless one of them may be of the same row.
+    `images`: those of the changes' keys; see `image_function`.
     """
     found: dict[Action, list[bytes]] = {action: [] for action in Action}
     written: set[str] = set()
     for (order, line), image in zip(changes, images, strict=True):
         if is_upsert(order):
             written.add(image)
-        # Different images prove that the rows differ: only an equal image keeps the delete after the upserts.
+        # Different images prove different rows: only an equal one keeps the delete last.
         elif image in written:
             yield from _runs(found)
             found, written = {action: [] for action in Action}, set()
@@ -273,14 +280,14 @@ def _runs(found: Mapping[Action, Sequence[bytes]]) -> Iterator[Run]:
 
 
 def delivered_once(changes: Iterable[tuple[int, Row]]) -> list[tuple[bool, Row]]:
-    """Return the events of one commit-ts of a keyless table, each as often as it occurred at the source: deletes, then inserts.
+    """Return events of a keyless commit-ts, each as often as at the source: deletes, inserts.
 
-    `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files. So the count of
-    an event is the maximum over the passes, not their sum.
+    `changes`: (order, row). A repeated delivery is another pass over the transaction, in other
+    files. So the count of an event is the maximum over the passes, not their sum.
 
-    TiCDC may cut a large transaction anywhere, so a file may begin with the rest of the one before it. A pass begins
-    where a transaction does. A file continues the pass before it if its first rows are of this transaction and neither
-    of the two contains the other.
+    TiCDC may cut a large transaction anywhere, so a file may begin with the rest of the one before
+    it. A pass begins where a transaction does. A file continues the pass before it if its first
+    rows are of this transaction and neither of the two contains the other.
     """
     most: Counter[tuple[bool, Row]] = Counter()
     files: dict[int, Counter[tuple[bool, Row]]] = {}
@@ -292,8 +299,8 @@ def delivered_once(changes: Iterable[tuple[int, Row]]) -> list[tuple[bool, Row]]
     current: Counter[tuple[bool, Row]] = Counter()
     for rank in sorted(files):
         events = files[rank]
-        # Only the first rows of the next file can be the rest of a transaction. Events that contain the pass so far, or
-        # are contained in it, are a repetition of it.
+        # Only the first rows of the next file can be the rest of a transaction. Events that contain
+        # the pass so far, or are contained in it, are a repetition of it.
         follows = rank - 1 in files and first_rows[rank] == 1
         if follows and not events <= current and not current <= events:
             current += events
@@ -307,7 +314,7 @@ def delivered_once(changes: Iterable[tuple[int, Row]]) -> list[tuple[bool, Row]]
 
 
 def has_lasting_keys(work: TablePlan) -> bool:
-    """Return whether two keys of the table can be compared over commit ranges: by value, and not only by a collation of the server."""
+    """Return whether keys compare over commit ranges by value, not only by a server's collation."""
     written = {folded_name(column.name) for column in work.written}
     named = all(folded_name(part.column.name) in written for part in work.key)
     return work.mode is Mode.KEYED and named and all(part.is_lasting for part in work.key)
@@ -323,7 +330,7 @@ def key_signature(work: TablePlan) -> str:
 
 
 def digest_function(work: TablePlan, *, key_only: bool) -> Callable[[bytes], str]:
-    """Return a function from a line to the digest of its key. With `key_only`, lines have the key's columns instead of the written ones."""
+    """Return the function from a line to its key's digest; `key_only`: lines have just the key."""
     names, folds = [folded_name(column.name) for column in work.written], [_fold_text(part) for part in work.key]
     places = range(len(work.key)) if key_only else [names.index(folded_name(part.column.name)) for part in work.key]
 

@@ -1,11 +1,11 @@
-"""Changes of one table in columns: what a task holds of them, what the shuffle carries, and which change of a key counts.
+"""A table's changes in columns: what tasks hold, what the shuffle carries, and what counts.
 
 There are millions of them, so NumPy does all work per change wherever keys are integers.
 
 The decoder gives changes one by one and in batches, often both from one file. They leave a `Buffer`
-together, as blocks. Small files are read together, as if they were one: a flush every few seconds leaves
-thousands of them. The cost of decoding a batch hardly depends on its number of rows: for files of 12 KiB
-it exceeded the cost of the rows.
+together, as blocks. Small files are read together, as if they were one: a flush every few seconds
+leaves thousands of them. The cost of decoding a batch hardly depends on its number of rows: for
+files of 12 KiB it exceeded the cost of the rows.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Changes:
         return zip(self.order.tolist(), self.lines, strict=True)
 
     def chosen(self, places: Places, order: Offsets | None = None) -> Changes:
-        """Return the changes at these indexes, in this order; `order`: their orders, where these are others by now."""
+        """Return the changes at these indexes, in this order; `order`: their new orders, if any."""
         return Changes(
             ts=self.ts[places],
             order=self.order[places] if order is None else order,
@@ -91,7 +91,7 @@ class Changes:
         return Changes(ts=self.ts[some], order=self.order[some], keys=self.keys[some], lines=self.lines[some])
 
     def pieces(self, most: int) -> Iterator[Changes]:
-        """Yield changes in sequence in parts that do not cut a commit-ts, of at most `most` unless one commit-ts has more."""
+        """Yield changes in sequence by whole commit-ts, at most `most` unless one has more."""
         start = 0
         while len(self) - start > most:
             following = self.ts[start + most]
@@ -113,8 +113,8 @@ class Changes:
         """Return the changes as one piece, for the shuffle."""
         keys = self.keys.data if isinstance(self.keys, np.ndarray) else self.keys
         lines, ends = self.lines.packed()
-        # Buffers as they are, so that no number becomes an object on the way. What is held is sent long before 4 GiB,
-        # so 32 bits are enough for places in it.
+        # Buffers as they are, so that no number becomes an object on the way. What is held is sent
+        # long before 4 GiB, so 32 bits are enough for places in it.
         return marshal.dumps((self.ts.data, self.order.data, keys, lines.data, ends.astype(np.uint32).data))
 
 
@@ -142,10 +142,10 @@ def together(parts: Sequence[Changes]) -> Changes:
 
 
 def in_sequence(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Changes]:
-    """Yield changes of tables without a key by commit-ts and order, in parts that do not cut a commit-ts.
+    """Yield changes of keyless tables by commit-ts and order, in parts of whole commit-ts.
 
-    `pieces`: each with its lowest commit-ts, in this order, and each sorted by commit-ts. A piece is unpacked only when
-    the sequence has reached its lowest commit-ts.
+    `pieces`: each with its lowest commit-ts, in this order, and each sorted by commit-ts. A piece
+    is unpacked only when the sequence has reached its lowest commit-ts.
     """
     opened: list[tuple[Changes, int]] = []
     for lowest, piece in pieces:
@@ -158,11 +158,11 @@ def in_sequence(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Changes]:
 def _below(
     opened: Iterable[tuple[Changes, int]], border: int | None
 ) -> Generator[Changes, None, list[tuple[Changes, int]]]:
-    """Yield the changes with commit-ts below `border` (None: all) from the given starts in `opened` on; return the rest."""
+    """Yield changes below commit-ts `border` (None: all) from starts `opened`; return the rest."""
     due: list[Changes] = []
     rest: list[tuple[Changes, int]] = []
     for changes, start in opened:
-        # As unsigned: with a signed border both would become floats, which do not hold a commit-ts exactly.
+        # As unsigned: with a signed border both would be inexact floats.
         end = len(changes) if border is None else int(np.searchsorted(changes.ts, np.uint64(border)))
         if end > start:
             due.append(changes.part(start, end))
@@ -185,12 +185,14 @@ def latest(ts: Stamps, order: Offsets, keys: Keys, table: TablePlan) -> tuple[Pl
     if isinstance(keys, np.ndarray):
         codes = keys
     else:
-        # The same number for equal keys, by first occurrence, since keys are returned in the order of these numbers.
+        # The same number for equal keys, by first occurrence, since keys are returned in the order
+        # of these numbers.
         numbers: dict[Key, int] = {}
         codes = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-    if (codes[1:] > codes[:-1]).all():  # strictly ascending: each key occurs once, as new rows mostly do
+    # strictly ascending: each key occurs once, as new rows mostly do
+    if (codes[1:] > codes[:-1]).all():
         return np.arange(len(codes)), order
-    # Sorted by key, then commit-ts, then order: the last of each run of equal keys is the one that counts.
+    # Sorted by key, commit-ts, order: the last of each run of equal keys counts.
     sequence = np.lexsort((sequence_of(order, has_commit_ts=table.has_commit_ts), ts, codes))
     codes = codes[sequence]
     is_last = np.empty(len(codes), np.bool_)
@@ -204,11 +206,11 @@ def latest(ts: Stamps, order: Offsets, keys: Keys, table: TablePlan) -> tuple[Pl
 
 
 def _born(ts: Stamps, order: Offsets, is_last: Flags) -> Flags:
-    """Return of each key's last change whether the life that it continues or ends began among its changes, which are in sequence."""
+    """Return for each key whether its last change's life began among these sequenced changes."""
     places = np.arange(len(order))
     ends = places[is_last]
     starts = np.append(0, ends[:-1] + 1)[: len(ends)]
-    # A change that is delivered again is no change more: a delete's own repeats end no earlier life.
+    # A change delivered again is no new one: a delete's repeats end no earlier life.
     is_new = np.append(True, (ts[1:] != ts[:-1]) | is_last[:-1])[: len(ts)]
     first = np.maximum.accumulate(np.where(is_new, places, 0))
     upsert = is_upsert(order)
@@ -220,7 +222,10 @@ def _born(ts: Stamps, order: Offsets, is_last: Flags) -> Flags:
 
 
 def counting(ts: Stamps, order: Offsets, keys: Keys, table: TablePlan) -> tuple[Places, Offsets]:
-    """Return the indexes of the changes that count, and their orders: the last one of each key, or every event of a keyless table in sequence."""
+    """Return indexes and orders of changes that count: each key's last, or all keyless events.
+
+    Events are in sequence.
+    """
     if table.key:
         return latest(ts, order, keys, table)
     places = np.lexsort((order, ts))
@@ -263,15 +268,17 @@ def compact_keys(keys: list[Key]) -> Keys:
 
 
 def in_parts(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Changes]:
-    """Yield a table's events from what tasks sent, each as often as it occurred at the source, in parts that cut no commit-ts.
+    """Yield a table's events, each as often as at the source, in parts of whole commit-ts.
 
-    `pieces`: see `in_sequence`. A commit-ts that occurs in one file only was delivered once: a file holds one pass.
+    `pieces`: see `in_sequence`. A commit-ts that occurs in one file only was delivered once: a file
+    holds one pass.
     """
     for part in in_sequence(pieces):
         files = rank_of(part.order)
         starts = np.flatnonzero(np.append(True, part.ts[1:] != part.ts[:-1]))
         ends = np.append(starts[1:], len(part))
-        # Lowest and highest rank differ exactly if the commit-ts is in several files. Usually none is, and no Python loop runs.
+        # Lowest and highest rank differ exactly if the commit-ts is in several files. Usually none
+        # is, and no Python loop runs.
         in_several = np.minimum.reduceat(files, starts) != np.maximum.reduceat(files, starts)
         found: list[Changes] = []
         done = 0
@@ -293,7 +300,7 @@ FLUSH_BYTES = 32 << 20
 FLUSH_ROWS = 100_000
 """Row changes after which it is sent."""
 BLOCK_ROWS, BLOCK_BYTES = 5_000, 512 << 10
-"""Most changes in one shuffled block, and about how many bytes of files they come from: on a cluster Spark holds many blocks in memory."""
+"""Most changes and about the file bytes in a shuffled block: Spark holds many in memory."""
 PIECE_BYTES = 256 << 10
 """Bytes of a file that are decoded in one piece."""
 
@@ -346,16 +353,17 @@ class Buffer:
         """Row changes received since the last ones were sent."""
         self._read = 0
         """Bytes of files read in the same time."""
-        # A batch's values are not looked at one by one, and the loops find only rows that carry a commit-ts.
+        # A batch's values are not read one by one; the loops find only rows with a commit-ts.
         self.takes_batches = bool(version.written and table.has_commit_ts) and not (
             version.limits or version.misfit or version.is_all_duplicates
         )
         """Whether changes can be taken in batches."""
 
     def read(self, decoder: Decoder, file: FileRead, rank: int) -> Iterator[Block]:
-        """Take the changes of a file, counting them in its tally; yield all that is held whenever it is much.
+        """Take and tally a file's changes; yield all that is held whenever it is much.
 
-        Raises `NotReplicable`, naming file and row, for a change that cannot be applied, and what the decoder raises.
+        Raises `NotReplicable`, naming file and row, for a change that cannot be applied, and what
+        the decoder raises.
         """
         tally = file.tally
         file = replace(file, blocks=self._measured(file.blocks))
@@ -380,11 +388,12 @@ class Buffer:
                     yield from self.blocks()
 
     def _measured(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the content of a file in pieces that fit a processor's cache, counted as they are read."""
+        """Yield a file's content in pieces that fit a processor's cache, counted when read."""
         for block in blocks:
             for start in range(0, len(block), PIECE_BYTES):
                 piece = block[start : start + PIECE_BYTES]
-                # Counted as they are consumed: `is_full` goes by what was decoded, not by what a block holds.
+                # Counted when consumed: `is_full` goes by what was decoded, not by what a block
+                # holds.
                 self._read += len(piece)
                 yield piece
 
@@ -395,7 +404,7 @@ class Buffer:
 
     def blocks(self) -> Iterator[Block]:
         """Yield everything that is held, encoded, by bucket; the buffer is empty afterwards."""
-        # The number of changes in one block, by the average size of what is held; before the counters are reset.
+        # Changes per block, by the average size of what is held; before counters are reset.
         rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES * self._taken // max(1, self._read)))
         # Before the first yield, so that changes added between two blocks are not lost.
         self._taken = self._read = 0
@@ -418,7 +427,7 @@ class Buffer:
                 yield (bucket, CHANGES, table.index, int(block.ts.min())), block.packed()
 
     def drain(self) -> Changes | None:
-        """Return the changes that count of all that are held, with their lines; None if there are none. Nothing is held afterwards."""
+        """Return the held changes that count, with lines, or None; nothing is held afterwards."""
         found = [folded(together(self._made), self._table)] if self._made else []
         held, self._single, self._made = self._single, [], []
         if held:
@@ -428,7 +437,7 @@ class Buffer:
             places, orders = counting(ts, order, keys, self._table)
             layout, written, key = self.version.layout, self.version.written, self.version.key
             whole = LineEncoder(layout, written).encode_line
-            # A delete's line has the key alone; without a key it has the whole row, which it has to find.
+            # A delete's line has only the key; without a key the whole row, which it must find.
             key_only = LineEncoder(layout, key).encode_line if key else whole
             lines = [(whole if is_upsert(every_order[n]) else key_only)(rows[n]) for n in places.tolist()]
             chosen = chosen_keys(keys, places) if self._key else keys
@@ -439,7 +448,7 @@ class Buffer:
     # one by one
 
     def take(self, change: RowChange, rank: int) -> int:
-        """Take one row change of the file with this rank. Raise `NotReplicable` or `ValueError` if it cannot be applied as it is."""
+        """Take a row change of the file of this rank; raise `NotReplicable` or `ValueError`."""
         if self.version.misfit:
             raise NotReplicable(self.version.misfit)
         self._taken += 1
@@ -448,8 +457,9 @@ class Buffer:
         if self.version.limits:
             check(values, self.version.limits if operation > DELETE else self._key_limits, commit_ts)
         if self._key is None:
-            # Every event counts, and an old row is found by all its values. An update without one can still be applied if a unique key of
-            # the row holds no NULL: TiCDC splits updates that change such a key, so the row to replace is the one with this very key.
+            # Every event counts, and an old row is found by all its values. An update without one
+            # can still be applied if a unique key of the row holds no NULL: TiCDC splits updates
+            # that change such a key, so the row to replace is the one with this very key.
             if operation == PARTIAL_DELETE:
                 raise NotReplicable(_DELETE_WITHOUT_KEY)
             if old is not None and operation == UPDATE:
@@ -462,7 +472,7 @@ class Buffer:
         if operation == PARTIAL_DELETE and any(values[place] is None for place in self.version.key):
             raise NotReplicable(_DELETE_WITHOUT_KEY)
         key, old_key = self._key(values), None if old is None else self._key(old)
-        # An update that changes the key is also a delete of the old key, which may go to another bucket.
+        # An update of the key is also a delete of the old key, maybe in another bucket.
         moves = old_key not in (None, key)
         birth = operation == INSERT or moves
         self._single.append((commit_ts, order_of(rank, number, upsert=operation > DELETE, birth=birth), values, key))
@@ -478,8 +488,8 @@ class Buffer:
     def take_batch(self, batch: Batch, rank: int | Offsets, size: int = 0) -> int:
         """Take a batch of `size` bytes that `read` has not read.
 
-        Returns its number of changes, where an update that is a delete and an insert counts as one. `rank`: the rank of
-        the file, or of each change's file. Raises `BadKey`, having taken none.
+        Returns its number of changes, where an update that is a delete and an insert counts as one.
+        `rank`: the rank of the file, or of each change's file. Raises `BadKey`, having taken none.
         """
         if not len(batch.ts):
             self._read += size
@@ -493,7 +503,8 @@ class Buffer:
             has_key = np.zeros(len(updates), np.bool_)
             for key in self.version.unique:
                 columns = [batch.texts(place, updates) for place in key]
-                # TiCDC splits updates that change a unique key, so a whole one still finds the row that it replaces.
+                # TiCDC splits updates that change a unique key, so a whole one still finds the row
+                # that it replaces.
                 has_key |= np.array([None not in texts for texts in zip(*columns, strict=True)], np.bool_)
             if not has_key.all():
                 raise BadKey(int(updates[~has_key][0]), lost_row(self._table))
@@ -506,7 +517,7 @@ class Buffer:
         return taken
 
     def _take_states(self, batch: Batch, places: Offsets, order: Offsets) -> None:
-        """Take changes of rows with keys, and note their births. `places`: their orders without the operation.
+        """Take changes of keyed rows, and their births; `places`: orders without operation.
 
         Raise `BadKey` for the first change without a usable key.
         """
@@ -527,7 +538,8 @@ class Buffer:
                 stays = keys[seconds] == keys[seconds - 1]
             else:
                 stays = np.array([keys[place] == keys[place - 1] for place in seconds.tolist()], np.bool_)
-            # An update that is a delete and an insert and leaves the key as it is becomes the one change that it is.
+            # An update that is a delete and an insert and leaves the key as it is becomes the one
+            # change that it is.
             order[seconds[stays]] -= 1
             rows = np.delete(rows, seconds[stays] - 1)
         is_delete = batch.operations[rows] == DELETE
@@ -568,7 +580,8 @@ def read_together(
 ) -> list[Tally] | None:
     """Take the changes of these files into the buffer; return the tally of each file.
 
-    Returns None, having taken none, if each file has to be read by itself. `contents`: fewer than files if one is gone.
+    Returns None, having taken none, if each file has to be read by itself. `contents`: fewer than
+    files if one is gone.
     """
     size = sum(map(len, contents))
     if len(contents) < len(run) or size < LEAST_BYTES:

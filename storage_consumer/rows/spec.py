@@ -1,8 +1,10 @@
-"""A job's records: what tasks must know of a table, and what they report. Frozen, picklable, without secrets. And how a job is cut.
+"""A job's records: what tasks know and report of a table; and how a job is cut.
 
-A job has one of two shapes. If each table has little to read, all files of a table go to one task, which
-writes what it has read: one stage, no shuffle, and no cost per table. Otherwise tasks read groups of
-files, and the rows go through a shuffle to tasks that write a bucket of keys each.
+They are frozen, picklable and without secrets.
+
+A job has one of two shapes. If each table has little to read, all files of a table go to one task,
+which writes what it has read: one stage, no shuffle, and no cost per table. Otherwise tasks read
+groups of files, and the rows go through a shuffle to tasks that write a bucket of keys each.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ class Mode(Enum):
     """How a table's changes are ordered and written."""
 
     KEYED = "keyed"
-    """Only the last state of each key counts; a bucket's deletes come first, then its upserts in any order."""
+    """Only each key's last state counts: a bucket's deletes first, then upserts in any order."""
     ORDERED = "ordered"
-    """The target may treat keys as equal that differ in text: all changes of a bucket in sequence."""
+    """The target may equate keys with other texts: all changes of a bucket in sequence."""
     KEYLESS = "keyless"
     """No key: every event counts, in sequence, in one bucket, committed with its position."""
 
@@ -42,7 +44,8 @@ class Fold(Enum):
     NUMBER = "number"
     """If they are equal as floating-point numbers."""
     LOOSE = "loose"
-    """The same; the target compares by a collation that we do not imitate: only a coarse image of the text proves keys different."""
+    """The same, by a collation without imitation: only a text's coarse image proves keys different.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +55,9 @@ class WireColumn:
     name: str
     kind: WireKind
     type: str
-    """Upper-case type name in the schema file; for a FLOAT or DOUBLE, and for what becomes a text, that of the target's column."""
+    """Schema file's type in upper case; for FLOAT, DOUBLE and conversion to text the target's."""
     is_computed: bool = False
-    """Whether the target computes its values: those of the rows are compared with them, and not written."""
+    """Whether the target computes its values: rows' values are compared, not written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,7 @@ class Quarantine:
     paths: tuple[str, ...]
     """Paths of the files of this job, by rank."""
     as_of: int = 0
-    """TSO of the copy that these are files of, which its rows have in the place of a commit-ts; 0 for files of the bucket."""
+    """TSO of the copy of these files, used as commit-ts; 0 for files of the bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +81,9 @@ class KeyPart:
     prefix: int | None = None
     """The number of leading characters (bytes for binary types) that count; None means all."""
     beyond_bmp: bool = True
-    """For LOOSE: whether the collation distinguishes characters beyond U+FFFF; older ones find all of them equal."""
+    """For LOOSE: whether characters above U+FFFF differ; older collations equate them all."""
     form: Spelling | None = None
-    """The one form of its values over all commit ranges; None: they have one as they are written."""
+    """The one form of its values over all commit ranges; None: as they are written."""
     is_lasting: bool = True
     """Whether its values have such a form, whatever the type of the column that they came from."""
 
@@ -97,15 +100,15 @@ class VersionPlan:
     key: tuple[int, ...]
     """For each key column, its index in the layout."""
     unique: tuple[tuple[int, ...], ...] = ()
-    """For a keyless table: for each unique key that may hold NULL, the indexes of its columns in the layout."""
+    """For a keyless table: column indexes of each unique key that may hold NULL."""
     limits: tuple[Limit, ...] = ()
     """What the target would not keep of values that these rows may hold."""
     misfit: str = ""
-    """Why its rows do not fit the target's current table; empty if they do. If set, no row in the commit range may be of this version."""
+    """Why its rows do not fit the target's table, or empty; if set, none may be in range."""
     is_all_duplicates: bool = False
-    """Whether all its rows are repeated deliveries, though they have no commit-ts: the table was dropped after them."""
+    """Whether all rows are repeats, though without commit-ts: the table was dropped later."""
     is_uncompared: bool = False
-    """Whether its rows are only counted: nobody knows the table yet to which a plan would have them written."""
+    """Whether its rows are only counted: the table that a plan writes to is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,18 +125,18 @@ class TablePlan:
     commit_range: CommitRange
     mode: Mode
     has_other_unique_keys: bool
-    """Whether there are further unique keys: writers that block each other then queue, and a row may be in another's way."""
+    """Whether there are other unique keys: blocking writers queue, rows may block each other."""
     written: tuple[WireColumn, ...]
     key: tuple[KeyPart, ...]
     versions: Mapping[VersionKey, VersionPlan]
     is_settled: bool = False
-    """Whether the rows of this commit range in the target are in their last states: one that is in another's way stays in it."""
+    """Whether the range's rows in the target are last states: one that blocks another stays."""
     replaces: bool = False
-    """Whether a keyless table has unique keys over nullable columns: a row replaces the one that shares such a key."""
+    """Whether a keyless table has nullable unique keys: a row replaces the one that shares one."""
     has_commit_ts: bool = True
     """Whether every row has its commit-ts; otherwise the place in the files is the order."""
     stripe_bits: int = 6
-    """How many low bits of an integer key its bucket ignores. Neighbours share a bucket, so each writer fills index pages in sequence."""
+    """Low bits of an integer key that its bucket ignores: neighbours share one, filling pages."""
     latest: int = MAX_TSO
     """The highest commit-ts that a row may have: no source can have issued a later one yet."""
     version: int = 0
@@ -141,7 +144,7 @@ class TablePlan:
     quarantine: Quarantine | None = None
     """Whether, and how, rows are quarantined that the target refuses."""
     has_entries: bool = False
-    """Whether the quarantine may hold rows of the table: writing or deleting a key then removes its entry."""
+    """Whether the quarantine may hold rows of the table: a written key then leaves it."""
 
     @property
     def has_gaps(self) -> bool:
@@ -159,9 +162,9 @@ class JobFile:
     rank: int
     """Index in the sequence of its table's files in this job."""
     newest: bool
-    """Whether no file follows it in its sequence, so that its last row may still be being written."""
+    """Whether no file follows in its sequence: its last row may still be being written."""
     exact: bool = False
-    """Whether it may only be read as it was listed: what a copy consists of is listed once, so nothing would show another content later."""
+    """Whether it must be as listed: a copy is listed once, so other content would go unseen."""
 
     @property
     def size(self) -> int:
@@ -171,7 +174,7 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatements:
-    """A task's statements on the state tables. ``%`` puts SQL literals in place of their names; see `StateTables.for_tasks`."""
+    """A task's statements on state tables; ``%`` fills in literals: `StateTables.for_tasks`."""
 
     lock_slot: str
     """Lock the slot ``of``: epoch, window, attempt, and whether that attempt has finished."""
@@ -192,7 +195,7 @@ class TaskStatements:
     lock_entries: str = ""
     """The same, locked."""
     put_entry: str = ""
-    """Put a row into the quarantine, or the newer state of its key in its place; see `QUARANTINE_VALUES`."""
+    """Put a row, or its key's newer state, into the quarantine; see `QUARANTINE_VALUES`."""
     remove_entries: str = ""
     """Remove the quarantined rows of the table ``of`` whose digests are in the list ``digests``."""
 
@@ -202,10 +205,10 @@ class JobSpec:
     """One Spark job: the row steps of a wave."""
 
     origins: tuple[Upstream, ...]
-    """Where its files lie and how they are written: first the bucket, then the exports that tables are loaded from."""
+    """Where its files are and how they are written: the bucket's, then exports' for loads."""
     downstream: Downstream
     secrets_file: str
-    """Path of the file that holds the secrets on this machine; if empty, they come from the environment."""
+    """Path of the file with the secrets on this machine; if empty, the environment has them."""
     tables: tuple[TablePlan, ...]
     partitions: int
     """Tasks that write; each has a slot."""
@@ -237,7 +240,7 @@ class FileReport:
     error: str = ""
     """Why the file's table cannot go on; empty if it can."""
     torn: bool = False
-    """Whether the error may vanish by itself: the last row of the newest file may still be being written, or see `gone`."""
+    """Whether the error may vanish: the newest file's last row is being written; or `gone`."""
     gone: bool = False
     """Whether the listed object no longer exists."""
 
@@ -285,7 +288,7 @@ class WriteReport:
     written: int = 0
     """Rows written and deleted."""
     blocked: int = 0
-    """Rows not written yet: others are in their way, which may be about to go; see `TablePlan.is_settled`."""
+    """Rows blocked by others that may be about to go; see `TablePlan.is_settled`."""
     error: str = ""
     """Why the target refused a row; empty if it took all of them."""
     place: RowPlace | None = None
@@ -303,7 +306,7 @@ class TableOutcome:
     written: int
     """Rows written and deleted."""
     error: str
-    """Why the table cannot go on, with the place in the bucket; the first of several. Empty if it can."""
+    """Why the table cannot continue, with the place in the bucket, the first one; or empty."""
     refused: bool
     """Whether it is the target that refused a row; else a file cannot be read."""
     may_pass: bool
@@ -336,14 +339,14 @@ def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) ->
 
 
 def is_blocked(reports: Iterable[FileReport | WriteReport]) -> bool:
-    """Return whether rows of a table wait for others to make way for them, and nothing else holds the table up."""
+    """Return whether a table waits only for other rows to make way for its own."""
     found = list(reports)
     blocked = any(report.blocked for report in found if isinstance(report, WriteReport))
     return blocked and not any(report.error for report in found)
 
 
 def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport]:
-    """Return one report for each file: the first one, since a report with an error may come from each bucket."""
+    """Return one report per file, the first: one with an error may come from each bucket."""
     return {report.path: report for report in reversed(_of_files(reports))}
 
 
@@ -362,10 +365,10 @@ BUCKET_BYTES: dict[Protocol, int] = {
     "dump-sql": 24 << 20,
     "dump-csv": 24 << 20,
 }
-"""File bytes per bucket: about the same number of rows for both, since a canal-json message repeats all names."""
+"""File bytes per bucket, of about equal rows: a canal-json message repeats all names."""
 MOST_TASKS = 2_000
 SMALLEST_GROUP, LARGEST_GROUP = 1 << 20, 48 << 20
-"""Bytes of files that one task reads. A task that also writes them holds all of them, so it gets at most `LARGEST_WHOLE`."""
+"""File bytes per reading task; one that also writes holds all, at most `LARGEST_WHOLE`."""
 LARGEST_WHOLE = 16 << 20
 FILE_COST = 16 << 10
 """Bytes that could be read while a file is opened; no file counts for less."""
@@ -386,7 +389,7 @@ class JobShape:
 
 
 def shape(files: Iterable[JobFile], protocol: Protocol, cores: int, wish: int = 0) -> JobShape:
-    """Return the shape by bytes: what a task holds fits in memory, with no more tasks than there is work for.
+    """Return the shape by bytes: what a task holds fits in memory, and each has work.
 
     `wish`: the requested number of buckets, 0 for none.
     """
@@ -403,7 +406,7 @@ def shape(files: Iterable[JobFile], protocol: Protocol, cores: int, wish: int = 
         tasks = -(-total // min(LARGEST_WHOLE, max(SMALLEST_GROUP, -(-total // cores))))
         return JobShape(partitions=min(MOST_TASKS, max(1, min(tasks, len(by_table)))), whole=True)
     by_size = -(-size // BUCKET_BYTES[protocol])
-    # A task for each table or MiB, as far as there are cores; two for each core once it has 4 MiB to do.
+    # A task per table or MiB, up to the cores; two per core once it has 4 MiB to do.
     few = min(cores, max(len(by_table), -(-size // (1 << 20))))
     partitions = max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)
     if partitions > cores:  # tasks are alike: an odd last one would keep the other cores waiting
@@ -417,9 +420,10 @@ def _cost(work: JobFile) -> int:
 
 
 def in_groups(files: Sequence[JobFile], cores: int) -> list[list[JobFile]]:
-    """Return files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off.
+    """Return files in groups of about equal cost, neighbours and small files together.
 
-    The most costly group comes first: tasks begin in this order, and the last one to begin keeps the other cores waiting.
+    The most costly group comes first: tasks begin in this order, and the last one to begin keeps
+    the other cores waiting.
     """
     total = sum(map(_cost, files))
     goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, -(-total // (3 * cores))))
@@ -435,7 +439,7 @@ def in_groups(files: Sequence[JobFile], cores: int) -> list[list[JobFile]]:
 
 
 def by_tables(files: Sequence[JobFile], tasks: int) -> list[list[JobFile]]:
-    """Return files in `tasks` groups, all files of a table in one, with costs as even as whole tables allow."""
+    """Return files in `tasks` groups, a table's files in one, as even as tables allow."""
     tables: dict[int, list[JobFile]] = {}
     for work in files:
         tables.setdefault(work.table, []).append(work)
@@ -451,7 +455,9 @@ def by_tables(files: Sequence[JobFile], tasks: int) -> list[list[JobFile]]:
 
 
 def job_title(number: int, wave: int, tables: Sequence[str], files: Sequence[JobFile]) -> str:
-    """Return the description of a job, at most `LONGEST` characters, such as ``round 12, wave 1: 3 files, 1.5 MiB, 1 table: shop.orders``.
+    """Return a job's description of at most `LONGEST` characters.
+
+    Such as ``round 12, wave 1: 3 files, 1.5 MiB, 1 table: shop.orders``.
 
     `number` counts the rounds since the start, `wave` the jobs of the round, both from 1.
     """
