@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaigns.faults.processes import below
+from tests.campaigns.faults.processes import below, kill_workers
 from tests.harness.program import Program, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
@@ -92,6 +92,22 @@ def test_killed(mariadb: DatabaseServer, tmp_path: Path) -> None:
         assert len(running.events("spark_started")) == 3
         assert running.events("failed") == []
     assert not [*Path("/dev/shm").glob(f"storage-consumer-*/leftover-*{running.process.pid}*")]  # noqa: S108 - looked at
+
+
+def test_a_worker_that_dies(mariadb: DatabaseServer, tmp_path: Path) -> None:
+    """A task that fails and is tried again is told in one line, `retry`, without stack traces of Spark around it."""
+    with following(mariadb, tmp_path) as running, mariadb.connect() as other, other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT * FROM d.a FOR UPDATE")
+        filled(tmp_path, 2)
+        waiting = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+        wait_until("a writer waits", lambda: mariadb.query(waiting))
+        assert kill_workers(running.process.pid)
+        retry = running.wait_for("retry", what="round")
+        other.rollback()
+        running.wait_for("round_finished", rows=1, checkpoint=ts(11))
+        assert "Python worker exited unexpectedly" in retry["error"]
+        assert [each["text"] for each in running.events("spark_said") if each["level"] == "WARN"] == []
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped"])

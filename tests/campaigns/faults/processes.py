@@ -32,9 +32,11 @@ def command_of(pid: int) -> str:
     return ""
 
 
-def kill_workers() -> int:
-    """Kill -9 all Python workers of this process's Spark, but not the process that forks them; how many there were."""
-    forked = [pid for pid in below(os.getpid(), PYTHON_WORKERS) if PYTHON_WORKERS in command_of(_parent(pid))]
+def kill_workers(process: int = 0) -> int:
+    """Kill -9 all Python workers of a process's Spark (0: of this one's), but not the process that forks them; how many there were."""
+    forked = [
+        pid for pid in below(process or os.getpid(), PYTHON_WORKERS) if PYTHON_WORKERS in command_of(_parent(pid))
+    ]
     return _killed(forked)
 
 
