@@ -275,9 +275,18 @@ class LoadStarts:
                 f"the target already has rows in {some_of(sorted(full), _NAMED)}: a copy is loaded into empty tables. {remedy}"
             )
 
-    def _log(self, loads: Iterable[Load]) -> None:
-        for load in loads:
-            _log.info("load_started", table=str(load.name), checkpoint=load.low, files=load.parts, bytes=load.size)
+    def _log(self, loads: Sequence[Load]) -> None:
+        """Say what begins in one line for each copy: it may have thousands of tables."""
+        for low in sorted({load.low for load in loads}):
+            same = [load for load in loads if load.low == low]
+            _log.info(
+                "load_started",
+                table=some_of([str(load.name) for load in same], _NAMED),
+                tables=len(same),
+                checkpoint=low,
+                files=sum(load.parts for load in same),
+                bytes=sum(load.size for load in same),
+            )
 
 
 def _warn_of_empty(loads: Iterable[Load]) -> None:

@@ -172,10 +172,12 @@ class LoadJobs:
                 surroundings = surroundings_of(step, copy, self.context)
                 fields = {"table": str(ready.name), "version": step.version, "query": ready.definition.query}
                 self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
-                _log.info("ddl_started", **fields)
+                # A copy may have thousands of tables, each of which is told when it has its rows.
+                _log.debug("ddl_started", **fields)
                 began = self.context.clock.monotonic()
                 note = self.loading.ddl.run(ready, surroundings, ())
-                _log.info("ddl_finished", **fields, note=note, seconds=round(self.context.clock.monotonic() - began, 3))
+                seconds = round(self.context.clock.monotonic() - began, 3)
+                _log.debug("ddl_finished", **fields, note=note, seconds=seconds)
                 self.ledger.ddl_done(ready)
         except TableError as fault:
             self.ledger.halt(load.table_key, reason_of(fault, self.context.config), kind="ddl")

@@ -59,7 +59,7 @@ def test_a_long_load_polls_the_bucket_and_does_not_pause() -> None:
 
 def test_tables_that_end_one_by_one_cost_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """What is stored is read again after each that ends; the copy stays open, and what was created for the others is not begun again."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     tables = [f"shop.t{number}" for number in range(PARTS)]
     copy = MemoryCopy(snapshot=ts(1))
     for table in tables:
@@ -89,6 +89,13 @@ def test_tables_that_end_one_by_one_cost_the_others_nothing(caplog: pytest.LogCa
     ended = [message for message in caplog.messages if message.startswith("load_finished")]
     begun = [message for message in caplog.messages if message.startswith("ddl_started")]
     assert (len(ended), len(begun), copy.opened) == (PARTS, PARTS, 2)
+    # Of a copy of many tables the log has one line for each at most.
+    told = [
+        each.getMessage() for each in caplog.records if each.levelno >= logging.INFO and "shop.t" in each.getMessage()
+    ]
+    assert sorted(message.partition(" ")[0] for message in told) == ["load_finished"] * PARTS + ["load_started"]
+    (started,) = (message for message in told if message.startswith("load_started"))
+    assert f"tables={PARTS} " in started
 
 
 def test_a_copy_that_is_exchanged_while_it_is_loaded() -> None:
