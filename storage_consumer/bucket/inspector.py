@@ -9,24 +9,27 @@ Where the named folder has no ``metadata``, the changefeed's may be some levels 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 from storage_consumer.bucket.csv_options import infer_csv
+from storage_consumer.bucket.foreign import KINDS, kind_of_content
 from storage_consumer.bucket.metadata import Metadata, parse_metadata
+from storage_consumer.bucket.paths import TMP
 from storage_consumer.bucket.reader import is_partitioned, may_be_lost, partitioning
-from storage_consumer.bucket.storage import METADATA_BYTES, Storage
-from storage_consumer.bucket.survey import Sample, Samples, Survey, ignore_unplaced, leave_out_copies, survey
-from storage_consumer.clock import some_of
+from storage_consumer.bucket.storage import METADATA_BYTES, Storage, read_up_to
+from storage_consumer.bucket.survey import HEAD, Sample, Samples, Survey, ignore_unplaced, leave_out_copies, survey
+from storage_consumer.clock import data_size, some_of
 from storage_consumer.config.load import CSV_KEYWORDS, Loaded
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.errors import ConfigError, StorageConsumerError
-from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableName, TableVersion
+from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableDefinition, TableName, TableVersion
 
 State = Literal["given", "inferred", "assumed", "not decidable", "unknown", "contradicts"]
 
@@ -99,8 +102,12 @@ class InspectedBucket:
     versions: tuple[int, ...]
     """Lowest and highest table version of all paths (both inclusive); empty if there is none."""
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What older releases of TiCDC may have done to such files, and which release mends it."""
     likely: tuple[str, ...] = ()
     """URIs of nearby folders with a ``metadata``, if this one has none with a checkpoint."""
+    foreign: str = ""
+    """What this is, if it is no changefeed's folder, and the way on; then there are no settings."""
     upstream: Upstream
     """The settings, completed by inference."""
 
@@ -186,13 +193,85 @@ def missing_metadata(upstream: Upstream, opened: Callable[[Upstream], Storage]) 
     said = f"{upstream.identity} has no metadata file, which TiCDC writes into the folder of its sink URI with its first checkpoint"
     if places := likely_places(upstream, opened):
         return f"{said}. The changefeed's folder is likely {' or '.join(places)}: give that as --upstream-uri"
+    with suppress(StorageConsumerError):
+        storage = opened(upstream)
+        seen = survey(islice(storage.listing(frozenset(), {}), _OBJECTS))
+        if kind := _kind(storage, seen, {}, is_begun=False):
+            return f"{said}. {kind}"
     return (
         f"{said}: nothing is read or created before there is one. Is the upstream URI the changefeed's sink URI, "
         "and does it run?"
     )
 
 
+def _kind(storage: Storage, seen: Survey, samples: Mapping[str, bytes], *, is_begun: bool) -> str:
+    """Return which of `foreign.KINDS` a folder holds, and the way on; empty if it may be a changefeed's, or is of no known kind.
+
+    `samples`: path → beginning of data files that have a schema file; `is_begun`: whether there is a checkpoint.
+    """
+    is_ours = is_begun or seen.folders or seen.schemas or seen.old_schemas or TMP in seen.ignored
+    shown = {
+        kind: path for kind, path in seen.kinds.items() if not is_ours or (kind == "compressed" and not seen.folders)
+    }
+    contents = dict(samples)
+    for path in () if shown or contents else _unplaced(seen):
+        with suppress(StorageConsumerError, FileNotFoundError):
+            contents[path] = read_up_to(storage, path, HEAD)
+    kinds = {kind_of_content(content): path for path, content in contents.items()}
+    # One file that is unlike the others is damaged.
+    if not shown and len(kinds) == 1:
+        shown = kinds
+    key = next((key for key in KINDS if key in shown), "")
+    return f"{shown[key]} shows that these are {KINDS[key].name}. {KINDS[key].way_on}" if key else ""
+
+
+def _unplaced(seen: Survey) -> list[str]:
+    """Return files whose content may show what they are, where no schema file does."""
+    if seen.schemas or seen.old_schemas:
+        return []
+    return [each.first.path for each in islice(seen.folders.values(), 3) if each.first] or seen.strangers
+
+
+def _foreign(storage: Storage, seen: Survey, samples: Samples, checkpoint: int) -> str:
+    """Return what a folder is that is no changefeed's, and the way on; empty if it is one, or may become one."""
+    if kind := _kind(storage, seen, {each.path: each.content for each in samples.files}, is_begun=bool(checkpoint)):
+        return kind
+    if checkpoint or seen.folders or seen.schemas or seen.old_schemas or TMP in seen.ignored:
+        return ""
+    if not seen.objects:
+        return (
+            "there is no object at all. If the changefeed is new, wait for its first files, or `run` with its TOML file (--config); "
+            "else give its sink URI as --upstream-uri, with the same prefix"
+        )
+    example = next(iter(seen.examples.values()), "metadata")
+    return (
+        f"none of the {seen.objects:,} objects is one that TiCDC writes, for example {example}. Give the changefeed's sink URI as "
+        "--upstream-uri"
+    )
+
+
+def refuse_foreign(bucket: InspectedBucket) -> None:
+    """Raise `ConfigError` if this is no changefeed's folder."""
+    if bucket.foreign:
+        raise ConfigError(f"{bucket.place} is no changefeed's folder: {bucket.foreign}")
+
+
 _SHOWN = 10
+_MANY, _SMALL = 1_000, 16 << 10
+"""Data files, and bytes that they have on average, from and below which they are many small ones."""
+_TEXTS = re.compile("char|text|enum|set|json")
+_TWICE = (
+    "file names hold dispatchers: TiCDC before v8.5.8 may let two of them write the same rows after a failover (ticdc#5083); "
+    "rows that come twice are recognised by their commit-ts"
+)
+_NULLS = (
+    "{} holds NULL for a text: in canal-json, TiCDC of the new architecture before v8.5.5 and v26.3.1 writes the text `null` as NULL "
+    "(ticdc#3958). After an upgrade load such tables anew; `storage-consumer verify` tells which they are"
+)
+_SILENT = (
+    "no statement says how {} came to its columns: an event filter kept it out, or TiCDC of the new architecture before v8.5.8 lost it "
+    "(ticdc#5401). Make the same change in the target, or load the table anew (`storage-consumer load`)"
+)
 NO_DATA = "no data file yet"
 NO_NULL = "no sampled row holds a NULL, and a number that stands for NULL would be read as a number"
 NO_BINARY = "rows without binary values; a table halts at the first one"
@@ -237,8 +316,10 @@ def inspect(
     inspection = _Inspection(
         upstream=upstream, given=given, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT
     )
-    settings = (*inspection.format_settings(), *inspection.path_settings(), *inspection.zone_settings())
     likely = likely_places(upstream, opened) if opened and not checkpoint else ()
+    if foreign := "" if likely else _foreign(storage, seen, samples, checkpoint):
+        return replace(inspection.bucket(checkpoint, (), likely), foreign=foreign)
+    settings = (*inspection.format_settings(), *inspection.path_settings(), *inspection.zone_settings())
     return inspection.bucket(checkpoint, settings, likely)
 
 
@@ -248,6 +329,7 @@ def completed(loaded: Loaded, bucket: InspectedBucket) -> Loaded:
     Raises `ConfigError` that names each setting which the bucket contradicts or leaves open, and
     how to give it.
     """
+    refuse_foreign(bucket)
     needed = set(loaded.unset)
     # The reader meets each path that contradicts these, and reports it.
     against = [each for each in bucket.contradictions if each.keyword not in _OF_PATHS]
@@ -281,6 +363,8 @@ class _Inspection:
     """Highest commit-ts that a row may have (inclusive)."""
     commit_ts: tuple[int, ...] = ()
     set_aside: tuple[str, ...] = ()
+    null_text: str = ""
+    """File and row of a NULL in a column of text; empty: none was seen."""
 
     def format_settings(self) -> list[InspectedSetting]:
         """Return the protocol, and what the data files of that protocol show."""
@@ -365,6 +449,7 @@ class _Inspection:
                 seen |= found
                 if end is not None:
                     terminators.setdefault(end, place)
+                self.null_text = self.null_text or (place if _has_null_text(message) else "")
             # A sample that is cut off may end inside its first message, which shows nothing.
             if not number and sample.complete:
                 self.set_aside += (sample.path,)
@@ -470,6 +555,7 @@ class _Inspection:
             commit_ts=self.commit_ts,
             versions=(min(versions), max(versions)) if versions else (),
             warnings=tuple(self._warnings(checkpoint)),
+            notes=tuple(self._notes()),
             likely=likely,
             upstream=self.upstream,
         )
@@ -500,6 +586,17 @@ class _Inspection:
         found += [may_be_lost(names)] if names else []
         found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
         found += [text] if (text := caveat(self.upstream)) else []
+        read = self.samples.definitions.items()
+        silent = [
+            name for folder, known in read if (name := _changed_silently(known, sorted(self.seen.versions(folder))))
+        ]
+        found += [_SILENT.format(some_of(sorted(silent), 3))] if silent else []
+        count, size = (sum(getattr(each, name) for each in self.seen.folders.values()) for name in ("files", "size"))
+        if count >= _MANY and size < count * _SMALL:
+            found.append(
+                f"{count:,} data files have {data_size(size // count)} on average, which costs requests more than anything else: raise "
+                "flush-interval (5s) in the changefeed's [sink.cloud-storage-config], up to 10m"
+            )
         gaps = [folder for folder in self.seen.folders.values() if folder.missing]
         if gaps:
             found.append(f"{gaps[0].path}: {gaps[0].missing} file numbers are missing; {len(gaps)} such directories")
@@ -508,6 +605,12 @@ class _Inspection:
         more = len(self.samples.warnings) - _SHOWN
         found += self.samples.warnings[:_SHOWN]
         return [*found, f"and {more} more"] if more > 0 else found
+
+    def _notes(self) -> Iterator[str]:
+        if any(name for folder in self.seen.folders.values() for name, _ in folder.sequences):
+            yield _TWICE
+        if self.null_text and self._architecture() != "classic":
+            yield _NULLS.format(self.null_text)
 
     def _content(self) -> str:
         """Return what a bucket without a checkpoint holds."""
@@ -528,6 +631,27 @@ class _Inspection:
         if keyword in CSV_KEYWORDS:
             return getattr(self.upstream.csv, keyword)
         return getattr(self.upstream, _FIELDS.get(keyword, keyword))
+
+
+def _has_null_text(message: Mapping[str, object]) -> bool:
+    """Return whether a message has a NULL in a column of text, or of JSON."""
+    rows, types = message.get("data"), message.get("mysqlType")
+    if not isinstance(rows, list) or not isinstance(types, dict):
+        return False
+    values = [item for row in rows if isinstance(row, dict) for item in row.items()]
+    return any(value is None and _TEXTS.search(str(types.get(name))) for name, value in values)
+
+
+def _changed_silently(definitions: list[TableDefinition], versions: list[int]) -> str:
+    """Return table and version of a structure that differs from the one before without a statement; empty: there is none.
+
+    `versions`: all that the table has, not only those that were read.
+    """
+    known = {int(each.version): each for each in definitions}
+    for before, after in ((known[low], known[high]) for low, high in pairwise(versions) if {low, high} <= known.keys()):
+        if not after.is_ddl and {*before.columns} != {*after.columns} and before.name == after.name:
+            return f"{after.name} at version {after.version}"
+    return ""
 
 
 def _with_csv(upstream: Upstream, name: str, value: object) -> Upstream:

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from storage_consumer.bucket.foreign import kind_of_path
 from storage_consumer.bucket.paths import (
     COPY,
     EMPTY,
+    UNKNOWN,
     DataDirectory,
     DataName,
     Ignored,
@@ -33,6 +35,7 @@ _DATES = {0: "none", 4: "year", 7: "month", 10: "day"}
 """Letters of a date → the kind of date directory."""
 _YEARS = range(1_000, 10_000)
 _UNPLACED = "data file without a schema file"
+_STRANGERS = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +101,10 @@ class Survey:
     size: int = 0
     roots: set[str] = field(default_factory=set)
     """Folders below the root that have a ``metadata`` of their own."""
+    kinds: dict[str, str] = field(default_factory=dict)
+    """Key of `foreign.KINDS` that paths show → the first such path."""
+    strangers: list[str] = field(default_factory=list)
+    """The first paths that are not TiCDC's and show no kind."""
 
     def placed(self) -> list[SurveyedFolder]:
         """Return the directories whose table a schema file names."""
@@ -119,6 +126,10 @@ class Survey:
         """Count an object that is skipped."""
         self.ignored[reason] += 1
         self.examples.setdefault(reason, path)
+        if reason == UNKNOWN and (kind := kind_of_path(path)):
+            self.kinds.setdefault(kind, path)
+        elif reason == UNKNOWN and len(self.strangers) < _STRANGERS:
+            self.strangers.append(path)
 
 
 def survey(listing: Iterable[StoredObject]) -> Survey:

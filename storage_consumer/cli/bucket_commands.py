@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storage_consumer.bucket.inspector import InspectedBucket, InspectedSetting, inspect
+from storage_consumer.bucket.inspector import InspectedBucket, InspectedSetting, inspect, refuse_foreign
 from storage_consumer.cli.endings import Answer, ExitCode, told
 from storage_consumer.cli.screen import facts, table, wrapped
 from storage_consumer.cli.verb import FlagsWithJson
@@ -39,7 +39,7 @@ _SHOWN_TABLES = 10
 _LABEL = 14
 _AS_FOUND = (
     *("layouts", "architecture", "index_widths", "dispatchers", "objects", "data_files", "schema_files"),
-    *("checkpoint", "warnings", "likely"),
+    *("checkpoint", "warnings", "notes", "likely", "foreign"),
 )
 """Fields of `InspectedBucket` that the document has under the same name."""
 _ESCAPES = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
@@ -77,7 +77,8 @@ def code_of(bucket: InspectedBucket) -> ExitCode:
 
     Else return `MISCONFIGURED`.
     """
-    return ExitCode.MISCONFIGURED if bucket.missing or bucket.contradictions or bucket.likely else ExitCode.DONE
+    wrong = bucket.missing or bucket.contradictions or bucket.likely or bucket.foreign
+    return ExitCode.MISCONFIGURED if wrong else ExitCode.DONE
 
 
 def looked_at(session: Session) -> tuple[InspectedBucket, Asked]:
@@ -117,7 +118,7 @@ def as_document(bucket: InspectedBucket, asked: Asked = NOTHING) -> dict[str, An
         "sampled_files": bucket.sampled,
         "checkpoint_time": _time(bucket.checkpoint),
         "commit_ts": {"sampled": bucket.commit_ts, "table_versions": bucket.versions},
-        "command": command(bucket, asked),
+        "command": "" if bucket.foreign or bucket.likely else command(bucket, asked),
     }
 
 
@@ -139,6 +140,12 @@ def lines_of(bucket: InspectedBucket, asked: Asked = NOTHING) -> Iterator[str]:
     }
     if bucket.commit_ts:
         known["rows"] = f"commit ts {between(*bucket.commit_ts)} in the {bucket.sampled} sampled files"
+    if bucket.foreign or bucket.likely:
+        elsewhere = f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}"
+        yield bucket.place
+        yield from facts({"objects": known["objects"]}, _LABEL)
+        yield from wrapped(bucket.foreign or elsewhere, further="  ")
+        return
     if bucket.versions:
         known["versions"] = f"{between(*bucket.versions)}, of all paths"
     yield bucket.place
@@ -163,14 +170,10 @@ def lines_of(bucket: InspectedBucket, asked: Asked = NOTHING) -> Iterator[str]:
         number = f"{found.files:>6,} file{'s' if found.files != 1 else ' '}"
         largest.append((str(found.name or found.directory), number, f"{data_size(found.size):>9}", versions))
     yield from table(largest, "  ")
-    if bucket.warnings:
-        yield ""
-        yield "warnings"
-        yield from (line for warning in bucket.warnings for line in wrapped(warning, "  ", "    "))
+    for title, texts in {"warnings": bucket.warnings, "notes": bucket.notes}.items():
+        yield from ("", title) if texts else ()
+        yield from (line for text in texts for line in wrapped(text, "  ", "    "))
     yield ""
-    if bucket.likely:
-        yield from wrapped(f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}", further="  ")
-        return
     for text in _open_questions(bucket):
         yield from wrapped(text, further="  ")
     if not bucket.missing and not bucket.contradictions:
@@ -275,6 +278,7 @@ def answer_init(own: InitFlags, session: Session) -> Answer:
         # From here on without anything secret.
         target = bare_uri(target)
     bucket, asked = looked_at(Session(given, session.environ))
+    refuse_foreign(bucket)
     configs, is_known = asked.configs, bool(target) or asked.has_target
     findings: list[Finding] = []
     if target:

@@ -214,7 +214,7 @@ def bucket_layout(facts: Facts) -> Finding:
     odd = [each for each in bucket.warnings if bucket.checkpoint or "metadata" not in each]
     if odd:
         return warn(f"{text}. {'; '.join(odd[:_SHOWN])}", "See storage-consumer inspect for all of it.")
-    return ok(text)
+    return ok(". ".join((text, *bucket.notes)))
 
 
 @_check("the settings, beside what the files show", "Give the changefeed's TOML file with `--config`, and `--tz`.")

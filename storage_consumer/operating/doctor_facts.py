@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypeVar, cast
 
-from storage_consumer.bucket.inspector import InspectedBucket, inspect
+from storage_consumer.bucket.inspector import InspectedBucket, inspect, refuse_foreign
 from storage_consumer.bucket.storage import Storage
 from storage_consumer.bucket.stores import open_storage
 from storage_consumer.checkpoint.store import StateStore, operated
@@ -147,7 +147,12 @@ class Facts:
             return self._given.inspected
         storage, given = self.storage, self._given
         opened = partial(open_storage, secrets=given.secrets)
-        read = partial(inspect, storage, self.upstream, given.origins, time.time(), opened)
+
+        def read() -> InspectedBucket:
+            bucket = inspect(storage, self.upstream, given.origins, time.time(), opened)
+            refuse_foreign(bucket)
+            return bucket
+
         return self._once("bucket-layout", read, _LISTING)
 
     @property

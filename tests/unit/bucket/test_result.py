@@ -156,7 +156,7 @@ def test_the_document_has_stable_keys() -> None:
     assert set(document) == {
         *("bucket", "layouts", "architecture", "index_widths", "dispatchers", "settings", "missing", "contradictions"),
         *("tables", "objects", "bytes", "data_files", "schema_files", "sampled_files", "checkpoint", "checkpoint_time"),
-        *("commit_ts", "warnings", "likely", "command"),
+        *("commit_ts", "warnings", "notes", "likely", "foreign", "command"),
     }
     assert document["settings"]["delimiter"] == {"value": ",", "state": "inferred", "origin": f"{data_path()} row 1"}
 

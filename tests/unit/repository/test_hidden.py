@@ -14,8 +14,9 @@ RECORDINGS = [source for source in available(FIXTURES) if source.arch]
 
 @pytest.mark.parametrize("source", RECORDINGS, ids=str)
 def test_inferred_settings_are_right(source: CorpusSource, tmp_path: Path) -> None:
-    """From the URI alone every setting is inferred rightly or named; only few are left to be named."""
+    """From the URI alone every setting is inferred rightly or named; only few are left to be named, and none is called foreign."""
     corpus = source.open(tmp_path)
     bucket = looked_at(corpus)
+    assert not bucket.foreign
     assert mistakes(corpus, bucket) == []
     assert {each.name for each in bucket.missing} <= {"tz", "null"}
