@@ -7,26 +7,16 @@ import sys
 
 CAMPAIGNS = {
     "corpora": "corpus_table",
-    "ddl": "ddl_table",
     "equal-values": "equal_values",
     "faults": "faults",
-    "feed-recordings": "feed_recordings",
-    "feeds": "feeds",
     "fuzz": "fuzz",
     "grammar": "grammar",
     "handovers": "handovers",
-    "hidden": "hidden_table",
     "kills": "kills",
-    "live": "live",
     "load-kills": "load_kills",
-    "memory": "memory",
-    "plan": "plans",
-    "refusals": "refusals",
     "shuffles": "shuffles",
     "simulate": "simulate",
     "soak": "soak",
-    "stops": "stop_everywhere",
-    "verify-size": "verify_size",
     "waves": "waves",
 }
 """Name → module of this package that runs as a program."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,7 @@ from storage_consumer.changes.window import Event, FeedStatement
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.model import physical_ms
-from tests.harness.comparing import NOT_AT_SOURCE, differences
 from tests.harness.corpora import Corpus
-from tests.harness.expectations import IRREPRODUCIBLE, null_like, overwritten, stays_though_dropped
 from tests.harness.servers import DatabaseServer
 
 _UNKNOWN_TABLE = 1051
@@ -73,41 +71,3 @@ def _refused(event: Event, text: str, connection: Any, cursor: Any) -> str:
 def _is_same(event: Event) -> bool:
     """Whether an update leaves the row as it is, so that the server counts none."""
     return not isinstance(event, FeedStatement) and event.operation == 2 and event.old in (None, event.values)
-
-
-def unequal(corpus: Corpus, folder: Path, server: DatabaseServer, without: Collection[str] = ()) -> list[str]:
-    """Play the whole tree window by window, from cut to cut, into an empty server; return what differs at each cut."""
-    bucket = folder / "bucket"
-    corpus.materialise(corpus.cuts[-1], bucket)
-    loaded = settings_of(corpus, folder, bucket)
-    zone = "+00:00" if corpus.timezone == "UTC" else corpus.timezone
-    found: list[str] = []
-    if corpus.variant.startswith(("old", "tableid")):
-        # These layouts have no statements about databases.
-        for schema in {table.schema for cut in corpus.cuts for table in corpus.golden(cut)}:
-            server.query(f"CREATE DATABASE IF NOT EXISTS `{schema}`")
-    low = 0
-    rules = ["*.*", *(f"!{name}" for name in without)]
-    for cut in corpus.cuts:
-        events = feed_of(loaded, tuple(rules)).events(low, cut.checkpoint_ts)
-        lost = [table.partition(".")[2] for table in overwritten(corpus)]
-        found += [
-            f"cut {cut.number}: {one}"
-            for one in play(events, loaded, server)
-            if not any(f"`{table}`" in one for table in lost)
-        ]
-        low = cut.checkpoint_ts
-        different = differences(
-            server,
-            corpus.golden(cut),
-            time_zone=zone,
-            without=IRREPRODUCIBLE.get(corpus.workload, {}),
-            null=null_like(corpus),
-        )
-        left_out = overwritten(corpus) | set(without)
-        found += [
-            f"cut {cut.number}: {one}"
-            for one in different
-            if one.table not in left_out and not (one.what == NOT_AT_SOURCE and stays_though_dropped(corpus, one.table))
-        ]
-    return found

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("sp
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_statement(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Each story ends with its rows and its structure, and the journal says how; see ``python -m tests.campaigns.ddl_table`` (D3, D10, D18, D20, D21)."""
+    """Each story ends with its rows and its structure, and the journal says how (D3, D10, D18, D20, D21)."""
     server: DatabaseServer = request.getfixturevalue(kind)
     wrong: Mapping[str, tuple[str, ...]] = {
         name: played.problems for name, played in play(server, ALL, tmp_path).items() if played.problems

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.corpora import FIXTURES, CorpusSource, available
+from tests.harness.corpora import FIXTURES, THOROUGH, CorpusSource, available
 from tests.harness.hidden import looked_at, mistakes
 
-RECORDINGS = [source for source in available(FIXTURES) if source.arch]
+RECORDINGS = [source for source in (available() if THOROUGH else available(FIXTURES)) if source.arch]
 
 
 @pytest.mark.parametrize("source", RECORDINGS, ids=str)
