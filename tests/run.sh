@@ -120,8 +120,6 @@ campaigns() {
   run tests.campaigns simulate --hands --histories 20000 --seed "$seed" || status=$?
   run tests.campaigns kills --kills 200 --seed "$seed" || status=$?
   run tests.campaigns shuffles --count 200 --seed "$seed" || status=$?
-  run tests.campaigns fuzz canal-json csv exports growth paths schema --minutes 10 --seed "$seed" || status=$?
-  run tests.campaigns equal-values --seed "$seed" || status=$?
   run tests.campaigns waves || status=$?
   run tests.campaigns corpora --all || status=$?
   run tests.campaigns faults || status=$?

@@ -7,9 +7,7 @@ import sys
 
 CAMPAIGNS = {
     "corpora": "corpus_table",
-    "equal-values": "equal_values",
     "faults": "faults",
-    "fuzz": "fuzz",
     "grammar": "grammar",
     "handovers": "handovers",
     "kills": "kills",

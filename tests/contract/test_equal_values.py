@@ -1,15 +1,19 @@
-"""Pairs of values that a target may find equal, by the real path on every server; see `tests.campaigns.equal_values` for many more."""
+"""Pairs of values that a target may find equal, by the real path on every server: some, and at night many of every collation of TiDB 8.5."""
 
 from __future__ import annotations
 
 import random
 
+import pymysql.err
 import pytest
 
-from tests.harness.equal_values import HOW, KEYS, Pairs, pairs
+from storage_consumer.errors import NotReplicable
+from tests.harness.corpora import THOROUGH
+from tests.harness.equal_values import COLLATIONS, HOW, KEYS, Pairs, pairs
 from tests.harness.servers import KINDS, DatabaseServer
 
-COUNT = 25
+COUNT = 1_000 if THOROUGH else 25
+"""Pairs by each kind of key and each way to write."""
 EQUAL = {
     "ascii_bin": True,
     "utf8mb4_unicode_ci": True,
@@ -22,18 +26,24 @@ EQUAL = {
 
 @pytest.mark.slow
 @pytest.mark.server
-@pytest.mark.parametrize("collation", EQUAL)
+@pytest.mark.parametrize("collation", COLLATIONS if THOROUGH else EQUAL)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_row_goes_without_a_word(kind: str, collation: str, request: pytest.FixtureRequest) -> None:
     """Of each pair the target has both, or has one and the other was reported, by each kind of key and each way to write."""
     server: DatabaseServer = request.getfixturevalue(kind)
     said = 0
     for key in KEYS:
-        with Pairs(server, collation, key) as made:
+        try:
+            table = Pairs(server, collation, key)
+        except (NotReplicable, pymysql.err.MySQLError):
+            # A server may lack a collation, and then refuses the table.
+            assert collation not in EQUAL
+            continue
+        with table as made:
             for how in HOW:
                 chance = random.Random(f"{collation} {key} {how}")  # noqa: S311 - data, not a secret
                 found = made.run(pairs(collation, chance, COUNT, key), how)
                 assert found.lost == [], (key, how)
                 assert found.kept + found.said == COUNT
                 said += found.said
-    assert bool(said) == EQUAL[collation]
+    assert bool(said) == EQUAL.get(collation, bool(said))

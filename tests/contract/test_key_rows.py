@@ -1,12 +1,13 @@
 """Rows of two directories that spell a key in two ways, from their bytes to the target's table: what is left is what the source has.
 
-Beside `test_key_forms`, which asks the functions of keys alone, this goes the way of a round: files, decoders in bulk and row by row,
-buckets that are written in any order. The truth is the same server's, given the values as they are written, one change after another;
-of texts, which the source tells apart by each byte, those that are left at the end, and a halt where the server finds two of them equal.
+For every pair of key types and every target's type this goes the way of a round: files, decoders in bulk and row by row, buckets that are
+written in any order. The truth is the same server's, given the values as they are written, one change after another; of texts, which the
+source tells apart by each byte, those that are left at the end, and a halt where the server finds two of them equal.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,18 +15,19 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import pymysql.err
 import pytest
 
-from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.config.settings import CsvOptions, Downstream, Upstream
 from storage_consumer.decode import decoder_for
-from storage_consumer.decode.values import CsvForm, csv_form
+from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.values import CsvForm, converter, csv_form, grammar
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableVersion, VersionKey
+from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, VersionKey
 from storage_consumer.plan.steps import RowStep
-from storage_consumer.rows.fitting import TargetTable
+from storage_consumer.rows.fitting import TargetTable, check
 from storage_consumer.rows.halves import read_files, write_bucket
 from storage_consumer.rows.match import table_work
 from storage_consumer.rows.spec import Fold, JobFile, TablePlan
@@ -33,24 +35,115 @@ from storage_consumer.target.bucket_writer import TargetWriter
 from storage_consumer.target.connection import Connection, connect, escape
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.row_statements import key_literal, literal
-from tests.contract.test_key_forms import (
-    HIGH,
-    NAME,
-    NEW,
-    OLD,
-    SETTINGS,
-    SOURCES,
-    TARGETS,
-    ProtocolName,
-    Source,
-    Value,
-    values_of,
-)
 from tests.contract.test_writer import Rig, real_rig
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.building import data_file
 
 pytestmark = pytest.mark.server
+ProtocolName = Literal["csv", "canal-json"]
+OLD, NEW, HIGH = 100, 150, 200
+NAME = TableName(schema="s", table="t")
+NUMBERS = ("INT", "BIGINT UNSIGNED", "DECIMAL(10,1)", "DECIMAL(30,10)", "DOUBLE", "FLOAT")
+MOMENTS = ("DATE", "DATETIME", "DATETIME(3)", "TIMESTAMP(6)")
+TARGETS = (
+    *(*NUMBERS, *MOMENTS, "TIME", "TIME(3)", "YEAR", "BIT(20)"),
+    *("CHAR(30) COLLATE utf8mb4_bin", "VARCHAR(40) COLLATE utf8mb4_bin", "VARCHAR(40) COLLATE utf8mb4_general_ci"),
+    "VARCHAR(40) COLLATE utf8mb4_0900_bin",
+    *("ENUM('x','y','1') COLLATE utf8mb4_bin", "SET('x','y') COLLATE utf8mb4_bin", "SET('x1','y2') COLLATE utf8mb4_general_ci"),
+    *("BINARY(4)", "BINARY(8)", "VARBINARY(8)"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A column of the source, and texts of its values in a CSV file; in a canal-json file where they differ there."""
+
+    kind: str
+    texts: tuple[str, ...]
+    canal: tuple[str, ...] = ()
+    scale: int | None = None
+    precision: int | None = None
+    elements: tuple[str, ...] = ()
+
+    def written(self, protocol: ProtocolName) -> tuple[str, ...]:
+        """The texts as they stand in a file."""
+        if self.kind in ("BINARY", "VARBINARY"):
+            content = [
+                text.encode().ljust((self.precision or 0) if self.kind == "BINARY" else 0, b"\0") for text in self.texts
+            ]
+            return tuple(
+                base64.b64encode(one).decode() if protocol == "csv" else one.decode("latin-1") for one in content
+            )
+        return self.canal if protocol == "canal-json" and self.canal else self.texts
+
+    @property
+    def column(self) -> TableColumn:
+        """As the schema file has it."""
+        return TableColumn(
+            name="k", type=self.kind, scale=self.scale, precision=self.precision, elements=self.elements,
+            nullable=False, is_pk=True,
+        )  # fmt: skip
+
+
+def moments(kind: str, fraction: int, *texts: str) -> Source:
+    """Of a type with so many digits of a second, each as the texts have them or zeros."""
+    padded = (text + ("." if fraction and "." not in text else "") for text in texts)
+    return Source(
+        kind, tuple(t.ljust(t.find(".") + 1 + fraction, "0") if fraction else t for t in padded), scale=fraction or None
+    )
+
+
+DAYS = ("2024-01-31 00:00:00", "2024-01-31 10:00:00", "1999-12-31 23:59:59")
+TIMES = ("00:00:00", "10:00:00", "-10:00:00", "-00:30:00", "838:59:59")
+SOURCES = (
+    Source("TINYINT", ("0", "5", "-7")),
+    Source("INT", ("0", "5", "-7", "35", "2024", "16777217", "1000000")),
+    Source("DECIMAL", ("0.0", "5.0", "3.5", "-7.0", "2024.0", "-0.5"), scale=1),
+    Source("DECIMAL", ("0.000", "5.000", "3.500", "3.550", "-7.000", "2024.000", "1000000.000"), scale=3),
+    Source("FLOAT", ("0", "-0", "5", "3.5", "0.1", "1e+06", "1.6777216e+07"), ("0", "-0", "5", "3.5", "0.1", "1000000")),
+    Source("DOUBLE", ("-0", "5", "3.5", "0.1", "0.10000000149011612", "1e+06", "1e+20"), ("0", "-7", "3.55", "1000000")),
+    Source("YEAR", ("0", "2024", "1999")),
+    Source("BIT", ("0", "5", "35"), precision=20),
+    Source("DATE", ("0000-00-00", "2024-01-31", "1999-12-31")),
+    moments("DATETIME", 0, "0000-00-00 00:00:00", *DAYS),
+    moments("DATETIME", 3, "0000-00-00 00:00:00", *DAYS, "2024-01-31 10:00:00.5", "2024-01-31 00:00:00.5"),
+    moments("DATETIME", 6, *DAYS, "2024-01-31 10:00:00.500001", "2024-01-31 10:00:00.5"),
+    moments("TIMESTAMP", 0, *DAYS),
+    moments("TIMESTAMP", 3, *DAYS, "2024-01-31 10:00:00.5"),
+    moments("TIME", 0, *TIMES),
+    moments("TIME", 3, *TIMES, "10:00:00.5"),
+    moments("TIME", 6, *TIMES, "10:00:00.500001"),
+    Source("CHAR", ("", "a", "A", "x", "5")),
+    Source("VARCHAR", ("", "a", "A", "a ", "5", "05", "5 ", "3.5", "2024-01-31", "2024-01-31 00:00:00", "10:00:00", "x", "X,Y", "1", "0")),
+    Source("TEXT", ("a", "á", "5", "0000")),
+    Source("ENUM", ("x", "y"), ("1", "2"), elements=("x", "y")),
+    Source("ENUM", ("x", "y"), ("1", "2"), elements=("y", "x")),
+    Source("SET", ("", "x", "x,y"), ("0", "1", "3"), elements=("x", "y")),
+    Source("SET", ("", "x", "y,x"), ("0", "1", "3"), elements=("y", "x")),
+    Source("SET", ("x1", "x1,y2"), ("1", "3"), elements=("x1", "y2")),
+    Source("SET", ("X1", "y2,X1"), ("2", "3")),
+    Source("BINARY", ("ab", "abc"), precision=4),
+    Source("BINARY", ("ab", "abc", "abcdef"), precision=8),
+    Source("VARBINARY", ("ab", "abcd", "ab\0\0", "ab\0\0\0\0\0\0"), precision=8),
+)  # fmt: skip
+SETTINGS: Mapping[ProtocolName, Upstream] = {
+    "csv": Upstream(scheme="file", root="/b", protocol="csv", time_zone="UTC", csv=CsvOptions(include_commit_ts=True)),
+    "canal-json": Upstream(
+        scheme="file", root="/b", protocol="canal-json", time_zone="UTC", enable_tidb_extension=True
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a directory, as it travels."""
+
+    where: str
+    plain: str
+    """Its wire text as it was before anything was spelled."""
+    wire: str
+
+
 VALUE = TableColumn(name="w", type="INT")
 BUCKETS = 7
 SEED = 33
@@ -91,6 +184,22 @@ def work_of(sources: tuple[Source, Source], target: TargetTable, upstream: Upstr
     except NotReplicable:
         return None
     return None if any(version.misfit for version in work.versions.values()) else work
+
+
+def values_of(work: TablePlan, source: Source, version: int, protocol: ProtocolName) -> Iterator[Value]:
+    """What the directory's values become; those that are refused are left out."""
+    of = work.versions[version, "s/t"]
+    layout: RowLayout = of.layout
+    spelled = converter(source.column, protocol, spelling=layout.spelling(0)) or str
+    plain = converter(source.column, protocol) or str
+    assert not grammar(source.column, protocol) or all(source.written(protocol))
+    for text in source.written(protocol):
+        try:
+            wire = spelled(text)
+            check((wire,), of.limits)
+        except ValueError:
+            continue
+        yield Value(f"{version}: {text!r}", plain(text), wire)
 
 
 class Table:

@@ -11,8 +11,7 @@ from storage_consumer.decode.kernels.arrays import DELETE, INSERT, PARTIAL_DELET
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.property.canal_encoding import Change, Options, Source, Value
-from tests.property.cases import Case
-from tests.property.csv_files import KINDS, MEMBERS, SPECIALS, TS
+from tests.property.csv_files import KINDS, MEMBERS, SPECIALS, TS, Case
 
 TERMINATORS = ("\r\n", "\r\n", "\r\n", "\n", "", "|", "\r", "\n\n", "}", '"', "EOL", "§")
 _ELEMENTS = MEMBERS[:-1]
@@ -37,7 +36,14 @@ def case(chance: random.Random, rows: int) -> Case:
         found = list(decoder.rows(file))
     except UndecodableRow as error:
         found = str(error)
-    return Case(rows=rows, what=f"{source}, blocks of {size} bytes: {data[:4000]!r}", found=found, expected=expected)
+    return Case(
+        what=f"{source}, blocks of {size} bytes: {data[:4000]!r}",
+        content=data,
+        decoder=decoder,
+        layout=layout,
+        found=found,
+        expected=expected,
+    )
 
 
 def _expected(source: Source, number: int, change: Change) -> RowChange:

@@ -6,15 +6,15 @@ import random
 import string
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv_files import AMBIGUOUS, CsvDecoder
-from storage_consumer.decode.decoder import FileRead, RowChange, RowLayout, Tally
+from storage_consumer.decode.decoder import Decoder, FileRead, RowChange, RowLayout, Tally
 from storage_consumer.decode.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.errors import ConfigError, UndecodableRow
 from storage_consumer.model import CommitRange, TableColumn, TableName
-from tests.property.cases import Case
 from tests.property.csv_encoding import Change, Source, Value
 
 TS = 449_000_000_000_000_000
@@ -108,6 +108,19 @@ KINDS: dict[str, Draw] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What a random file must be read as, and what it was read as."""
+
+    what: str
+    """The file and how it was written, for the message where the two differ."""
+    content: bytes
+    decoder: Decoder
+    layout: RowLayout
+    found: object
+    expected: object
+
+
 def case(chance: random.Random, rows: int) -> Case:
     """A file of about `rows` rows: what was read of it, and what must be."""
     source = random_source(chance)
@@ -129,18 +142,24 @@ def case(chance: random.Random, rows: int) -> Case:
     tally = Tally()
     expected = _expected(source, changes)
     found: list[RowChange] | str
+    decoder = CsvDecoder(source.options)
     try:
         file = FileRead(
             blocks=blocks, source="CDC1.csv", layout=layout, commit_range=CommitRange(low=0, high=2**64), tally=tally
         )
-        found = list(CsvDecoder(source.options).rows(file))
+        found = list(decoder.rows(file))
     except UndecodableRow as error:
         found = str(error)
         unheeded = source.options.output_handle_key and not source.handle_key
         if is_open(source.options) or (unheeded and AMBIGUOUS in found):
             expected, found = [], []
     return Case(
-        rows=len(expected), what=f"{source}, blocks of {size} bytes: {data[:4000]!r}", found=found, expected=expected
+        what=f"{source}, blocks of {size} bytes: {data[:4000]!r}",
+        content=data,
+        decoder=decoder,
+        layout=layout,
+        found=found,
+        expected=expected,
     )
 
 

@@ -25,12 +25,14 @@ from storage_consumer.decode.kernels.arrays import DELETE, INSERT
 from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import CommitRange
+from tests.harness.corpora import THOROUGH
 from tests.property import canal_files
 from tests.property.csv_encoding import Source
 from tests.property.csv_files import SPECIALS, TS, random_change, random_source
 from tests.unit.decode import encoders
 
 _PLAIN = CsvOptions(include_commit_ts=True)
+EXAMPLES = 5_000 if THOROUGH else 300
 _EVERYTHING = CommitRange(low=0, high=2**64)
 _MUTATIONS = (
     b'"',
@@ -49,7 +51,7 @@ _MUTATIONS = (
     b"true",
     b"D",
 )
-_JSON_MUTATIONS = (
+JSON_MUTATIONS = (
     *_MUTATIONS,
     b"null",
     b"7",
@@ -242,7 +244,7 @@ def file(
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES)
 @given(st.randoms(use_true_random=True), st.integers(1, 12))
 def test_csv(chance: random.Random, count: int) -> None:
     """Whatever the types, values, commit ranges, blocks and spoilt bytes, both ways of reading give the same (C6, T8, T11)."""
@@ -257,7 +259,7 @@ def test_csv(chance: random.Random, count: int) -> None:
         assert read.at_once() == read.one_by_one(), read
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES)
 @given(st.randoms(use_true_random=True), st.integers(1, 12))
 def test_canal_json(chance: random.Random, count: int) -> None:
     """The same for canal-json; an update that tells that it changes the key comes by itself (C13).
@@ -273,7 +275,7 @@ def test_canal_json(chance: random.Random, count: int) -> None:
     lines = [source.line(change, chance) for change in changes]
     for place in chance.sample(range(count), chance.choice((0, 0, 1, count))):
         lines[place] = retold(lines[place], source.options.terminator, chance)
-    content = spoilt("".join(lines).encode(), chance, _JSON_MUTATIONS)
+    content = spoilt("".join(lines).encode(), chance, JSON_MUTATIONS)
     layout = RowLayout(table=source.table, columns=source.columns)
     decoder = CanalJsonDecoder(source.options.terminator, allow_missing_commit_ts=chance.random() < 0.5)
     read = file(decoder, content, layout, chance, count)

@@ -20,6 +20,7 @@ from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import CommitRange, TableName
+from tests.harness.corpora import THOROUGH
 from tests.unit.decode.exporting import (
     ALL_KINDS,
     CSV,
@@ -297,15 +298,27 @@ def test_commit_range(
     ]
 
 
+SPOILT = (
+    SQL,
+    replace(SQL, escape_backslash=False),
+    CSV,
+    replace(CSV, header=False),
+    replace(CSV, escape_backslash=False, terminator="\n"),
+    replace(CSV, delimiter="<q>", separator="|+|", null="NULL", header=False),
+    replace(CSV, binary="hex", header=False),
+    replace(CSV, binary="base64", header=False),
+)
+
+
 @pytest.mark.slow
-@settings(max_examples=300)
-@given(tables(), st.randoms(use_true_random=False), st.sampled_from([SQL, CSV]), st.sampled_from([1 << 20, 97]))
+@settings(max_examples=5_000 if THOROUGH else 300)
+@given(tables(), st.randoms(use_true_random=False), st.sampled_from(SPOILT), st.sampled_from([1 << 20, 97]))
 def test_spoilt_files(
     table: tuple[tuple[str, ...], list[tuple[object, ...]]], chance: random.Random, options: DumpOptions, size: int
 ) -> None:
     """A file with other, missing or additional bytes ends with an error or gives rows; both ways of reading agree."""
     kinds, rows = table
-    style = SqlStyle(per_statement=7) if options is SQL else CsvStyle()
+    style = SqlStyle(options=options, per_statement=7) if options.file_format == "sql" else CsvStyle(options=options)
     content = bytearray(style.file(kinds, rows))
     for _ in range(chance.randint(1, 3)):
         place = chance.randrange(len(content))

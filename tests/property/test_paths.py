@@ -114,10 +114,13 @@ def test_data_paths(  # noqa: PLR0913 - the parts of a path
     path=st.one_of(st.text(), st.lists(SEGMENT, max_size=6).map("/".join)),
     date_separator=st.sampled_from(list(DATES)),
     partition_separator=st.sampled_from([True, False, None]),
+    tables=st.sampled_from([{}, {"meta": {1: {1}}, "2024/é.😀": {1 << 60: {None}}}]),
 )
-def test_any_text(path: str, date_separator: DateSeparator | None, *, partition_separator: bool | None) -> None:
+def test_any_text(
+    path: str, date_separator: DateSeparator | None, *, partition_separator: bool | None, tables: paths.Tables
+) -> None:
     """Any text is one of the kinds of path, and what was read can be written back."""
-    parsed = parse_path(path, {}, date_separator, partition_separator=partition_separator)
+    parsed = parse_path(path, tables, date_separator, partition_separator=partition_separator)
     if isinstance(parsed, SchemaPath):
         assert format_schema_path(parsed) == path
     elif isinstance(parsed, DataPath):

@@ -1,4 +1,4 @@
-"""Exports with spoilt metadata, schema files and names: they are read, or refused by name, and nothing else happens."""
+"""Schema files, and exports with their metadata and names, that are spoilt: they are read, or refused by name, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from storage_consumer.bucket.export import read_export
 from storage_consumer.bucket.export_names import read_name
+from storage_consumer.bucket.schema_file import parse_schema_file
 from storage_consumer.bucket.table_statements import binary_columns, read_create_table, unique_keys
-from storage_consumer.errors import ExportRefused
+from storage_consumer.errors import ExportRefused, MalformedSchemaFile
 from storage_consumer.model import folded_name
+from tests.harness.small_bucket import CREATE_TABLE, SchemaFile, schema_document, ts
 from tests.harness.twins.storage import MemoryStorage
 from tests.unit.bucket.test_create_table import TYPES
 from tests.unit.bucket.test_export import PLACE, VIEW, objects, schema
@@ -43,6 +45,22 @@ _PIECES = st.sampled_from(
         "DEFINER=",
         "\xff",
         "x'",
+    ]
+)
+_JSON = st.sampled_from(
+    [
+        "{",
+        "[",
+        "null",
+        "-1",
+        "1e999",
+        "18446744073709551616",
+        '"TableColumns": null',
+        '"ColumnElems": ["a"]',
+        '"ColumnPrecision": 10',
+        '"ColumnNullable": false',
+        '"ColumnType": "UNSPECIFIED"',
+        '"Version": 0',
     ]
 )
 
@@ -88,6 +106,23 @@ def test_exports(chance: random.Random, pieces: list[str]) -> None:
     files[path] = spoilt(files[path].decode(), chance, pieces).encode("latin-1", "replace")
     with suppress(ExportRefused):
         assert read_export(MemoryStorage(files)).tables
+
+
+@settings(max_examples=400)
+@given(st.randoms(use_true_random=False), st.lists(_PIECES | _JSON, min_size=1, max_size=4))
+def test_schema_files(chance: random.Random, pieces: list[str]) -> None:
+    """A schema file is a definition of its version, or refused by its path."""
+    table = SchemaFile(name=("shop", "orders"), query="CREATE TABLE `orders` (id INT)", kind=CREATE_TABLE)
+    version = ts(1)
+    text, checksum = schema_document(table, version)
+    path = f"shop/orders/meta/schema_{version}_{checksum:010d}.json"
+    content = spoilt(text, chance, pieces).encode("utf-8", "replace")
+    told = path
+    try:
+        assert parse_schema_file(content, path, version, checksum, table_dir="shop/orders").version == version
+    except MalformedSchemaFile as fault:
+        told = str(fault)
+    assert path in told
 
 
 @given(

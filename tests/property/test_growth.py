@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from storage_consumer.errors import TableError
 from storage_consumer.model import TableDefinition, TableName, TableVersion
@@ -15,75 +18,42 @@ from storage_consumer.sql import tokens
 from storage_consumer.sql.gate import refuse_foreign
 from storage_consumer.sql.parse import looked_up, parsed, with_real_names
 from storage_consumer.target.ddl.translate import escaped
-from tests.campaigns.fuzzing.engine import Target
+from tests.harness.corpora import THOROUGH
 
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
 HEADS = ("", "ALTER TABLE `t` ", "CREATE TABLE `t` (", "CREATE VIEW `t` AS SELECT ", "RENAME TABLE `t` ", "DROP TABLE ")
+WORDS = [
+    "a",
+    "TABLE",
+    "TO",
+    "AS",
+    "LIKE",
+    "REFERENCES",
+    "SELECT",
+    "FROM",
+    "WITH",
+    "JOIN",
+    "PARTITION",
+    "RENAME",
+    "INDEX",
+    "COMMENT",
+    "COMMENT=",
+    "ENUM(",
+    "DEFAULT",
+    "ADD",
+    "UNIQUE",
+    "INT",
+    "CONSTRAINT",
+    "CHECK",
+    "VALUES",
+    "ON",
+    "GLOBAL",
+]
+PHRASES = ("USE INDEX", "IF NOT EXISTS", "EXCHANGE PARTITION", "CHARACTER SET")
 SIGNS = (
-    *(
-        "'",
-        '"',
-        "`",
-        "\\",
-        "/*",
-        "*/",
-        "/*T![x]",
-        "/*!",
-        "--",
-        "-- ",
-        "#",
-        "\n",
-        " ",
-        "(",
-        ")",
-        ",",
-        ".",
-        ";",
-        "@",
-        "=",
-        "-",
-        "1",
-        "é",
-        "\0",
-    ),
-    *(
-        "`a`",
-        "'b'",
-        " a ",
-        "_UTF8MB4'x'",
-        " TABLE ",
-        " TO ",
-        " AS ",
-        " LIKE ",
-        " REFERENCES ",
-        " SELECT ",
-        " FROM ",
-        " WITH ",
-        " JOIN ",
-    ),
-    *(
-        " USE INDEX ",
-        " PARTITION ",
-        " RENAME ",
-        " INDEX ",
-        " COMMENT ",
-        " COMMENT=",
-        " ENUM(",
-        " DEFAULT ",
-        " ADD ",
-        " UNIQUE ",
-        " INT ",
-    ),
-    *(
-        " CONSTRAINT ",
-        " CHECK ",
-        " VALUES ",
-        " IF NOT EXISTS ",
-        " ON ",
-        " EXCHANGE PARTITION ",
-        "`a`.`b`",
-        " CHARACTER SET ",
-        " GLOBAL ",
-    ),
+    *"'\"`\\#\n (),.;@=-1é\0",
+    *("/*", "*/", "/*T![x]", "/*!", "--", "-- ", "`a`", "'b'", "_UTF8MB4'x'", "`a`.`b`"),
+    *(f" {word} " for word in (*WORDS, *PHRASES)),
 )
 """What texts are made of."""
 SHORT = 2_000
@@ -96,7 +66,6 @@ UNSEEN = 0.02
 """Seconds up to which the longer one is quick whatever the shorter one took."""
 TRIES = 5
 """The best of so many counts."""
-_BETWEEN = b"\xff"
 
 
 def read(text: str) -> None:
@@ -147,24 +116,26 @@ def repeated(head: str, unit: str) -> Callable[[int], str]:
     return lambda length: head + unit * (length // max(len(unit), 1))
 
 
-def units(length: int) -> list[str]:
-    """All sequences of up to so many signs."""
-    return ["".join(signs) for many in range(1, length + 1) for signs in itertools.product(SIGNS, repeat=many)]
+@settings(max_examples=5_000 if THOROUGH else 100)
+@given(
+    st.sampled_from(HEADS), st.lists(st.sampled_from(SIGNS), min_size=1, max_size=4).map("".join) | st.text(max_size=8)
+)
+def test_repeated(head: str, unit: str) -> None:
+    """A text that is four times as long takes about four times as long, whatever is repeated in it."""
+    assert growth(repeated(head, unit)) <= MOST
 
 
-def seeds() -> Sequence[bytes]:
-    """Heads with single signs behind them."""
-    return [_BETWEEN.join((head.encode(), unit.encode())) for head in HEADS for unit in units(1)]
+@pytest.mark.parametrize("unit", ["'\\", "/* a ", '"', "`", "(", " WITH `a` AS (", ",`a`(", " TO "])
+def test_long_texts(unit: str) -> None:
+    """A text of 100 KB takes about four times as long as one of 25 KB."""
+    assert growth(repeated("ALTER TABLE `t` ", unit), short=25_000) <= MOST
 
 
-def check(data: bytes) -> str:
-    """Read what follows the head, repeated."""
-    head, _, unit = data[:200].partition(_BETWEEN)
-    times = growth(repeated(head.decode(errors="replace"), unit.decode(errors="replace")))
-    assert times <= MOST, (
-        f"{LONGER} times as long takes {times:.1f} times as long: {head!r}, then {unit!r} again and again"
-    )
-    return "quick" if not times else "grows as it should"
+def test_growth_is_seen() -> None:
+    """The measure itself: work that grows with the square is found."""
 
+    def reads(text: str) -> None:
+        for at in range(len(text)):
+            text.count("\1a", at)
 
-TARGET = Target(name="growth", seeds=seeds, check=check, pieces=[sign.encode() for sign in SIGNS])
+    assert growth(lambda length: "a" * length * 2, reads) > MOST
