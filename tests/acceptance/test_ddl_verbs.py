@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -37,34 +36,6 @@ def run_arguments(bucket: SmallBucket, server: DatabaseServer) -> list[str]:
     """What ``run`` takes."""
     config = str(bucket.root.with_name("changefeed.toml"))
     return ["--upstream-uri", bucket.uri, "--config", config, "--downstream-uri", server.uri, "--tz", "UTC"]
-
-
-def test_decided_while_it_runs(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
-    """The command that the message gives, pasted, lets the halted table go on within a round, without a restart."""
-    arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms"]
-    with program(arguments, tmp_path / "log") as running:
-        halted = running.wait_for("table_halted", table="d.a")
-        error = str(halted["error"])
-        pasted = error[error.index("storage-consumer ddl replace") : error.index(" --sql")]
-        shown = command("ddl", server=mariadb)
-        assert (shown.returncode, shown.stderr) == (0, "")
-        assert "1 not done yet" in shown.stdout
-        assert f"--table d.a --version {ts(4)}" in shown.stdout
-        assert "error 1054" in shown.stdout
-        sql = "ALTER TABLE a ADD COLUMN note VARCHAR(20)"
-        words = shlex.split(pasted)[1:]
-        decided = command(*words, "--sql", sql)
-        assert (decided.returncode, decided.stderr) == (0, "")
-        assert "decided: replace; the given text is run in its place" in decided.stdout
-        running.wait_for("table_resumed", table="d.a")
-        running.wait_for("round_finished", halted=0, checkpoint=ts(6))
-        again = command(*words, "--sql", sql)
-        assert (again.returncode, "as was decided" in again.stdout) == (0, True)
-        assert mariadb.query("SELECT * FROM d.a ORDER BY id") == ((1, "one", None), (2, "two", "n"))
-    (stored,) = mariadb.query(f"SELECT query, statement, state FROM {STATE}.ddl_journal WHERE version = {ts(4)}")
-    assert stored == (REFUSED, sql, "done")
-    too_late = command("ddl", "skip", "--table", "d.a", "--version", str(ts(4)), server=mariadb)
-    assert (too_late.returncode, "is done already; nothing waits" in too_late.stderr) == (2, True)
 
 
 def test_decided_before_it_starts(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
@@ -127,12 +98,3 @@ def test_wrong_arguments(mariadb: DatabaseServer, words: list[str], told: str) -
     assert (ended.returncode, ended.stdout) == (2, "")
     assert told in ended.stderr
     assert ended.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("verb", ["ddl", "table", "history"])
-def test_help(verb: str) -> None:
-    """Help has examples and exit codes."""
-    ended = command(verb, "--help")
-    assert ended.returncode == 0
-    assert f"storage-consumer {verb} --" in ended.stdout
-    assert "exit codes:" in ended.stdout

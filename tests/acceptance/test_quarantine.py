@@ -43,42 +43,6 @@ def rows(server: DatabaseServer, table: str) -> list[tuple[object, ...]]:
     return list(server.query(f"SELECT id, name FROM d.{table} ORDER BY id"))
 
 
-def test_from_refusal_to_cure(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
-    """A refused row is told by log, status, list and exit code; it is tried again on demand only, and a newer state removes it by itself."""
-    with program([*run_arguments(bucket, mariadb), *QUARANTINE], tmp_path / "log") as running:
-        running.wait_for("round_finished", checkpoint=ts(3))
-        narrow(mariadb)
-        for table in ("d.a", "d.b", "d.c"):
-            bucket.rows(table, 2, row(table, 5, "1", '"too long"', operation="U"), row(table, 5, "2", '"two"'))
-        bucket.metadata(ts(6))
-        said = running.wait_for("row_quarantined", table="d.a")
-        assert (said["rows"], said["key"], said["row"], said["commit_ts"]) == (1, "id = 1", 1, ts(5))
-        assert str(said["path"]).endswith("CDC00000000000000000002.csv")
-        assert "too long" in str(running.wait_for("table_halted", table="d.c")["error"])
-        running.wait_for("round_finished", checkpoint_running=ts(6))
-        assert rows(mariadb, "a") == rows(mariadb, "b") == [(1, "one"), (2, "two")]
-        status = command("status", server=mariadb)
-        assert (status.returncode, "quarantine retry --table d.a" in status.stdout) == (4, True)
-        listed = json.loads(command("quarantine", "list", "--json", server=mariadb).stdout)["rows"]
-        assert [(each["table"], each["key"], each["image"]["name"]) for each in listed] == [
-            ("d.a", "id = 1", "too long"),
-            ("d.b", "id = 1", "too long"),
-        ]
-        assert listed[0]["held_before"] == {"id": "1", "name": "one"}
-        asked = command("quarantine", "retry", "--table", "d.a", server=mariadb)
-        assert (asked.returncode, asked.stderr) == (0, "")
-        running.wait_for("retry_refused", table="d.a")
-        mariadb.query("ALTER TABLE d.a MODIFY name VARCHAR(20)")
-        assert command("quarantine", "retry", "--table", "d.a", "--key", "id = 1", server=mariadb).returncode == 0
-        running.wait_for("row_retried", table="d.a")
-        assert rows(mariadb, "a") == [(1, "too long"), (2, "two")]
-        bucket.rows("d.b", 3, row("d.b", 7, "1", '"uno"', operation="U"))
-        bucket.metadata(ts(8))
-        running.wait_for("round_finished", checkpoint_running=ts(8))
-        assert rows(mariadb, "b") == [(1, "uno"), (2, "two")]
-        assert command("quarantine", server=mariadb).stdout == "the quarantine is empty\n"
-
-
 def test_statements(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
     """A rename waits for the rows of its table, a TRUNCATE removes them; `drop` gives them up, and needs --yes."""
     with program([*run_arguments(bucket, mariadb), *QUARANTINE], tmp_path / "log") as running:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -28,58 +26,6 @@ def bucket(tmp_path: Path) -> SmallBucket:
     found.metadata(ts(3))
     (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     return found
-
-
-def now(server: DatabaseServer) -> int:
-    """A TSO of now."""
-    ((milliseconds,),) = server.query("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)")
-    return int(milliseconds) << 18
-
-
-def test_copy_while_it_runs(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
-    """A file is missing: the commands that the message holds, pasted, get the table going behind a copy, without a restart."""
-    arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms", "--gap-timeout", "1s"]
-    with program(arguments, tmp_path / "log") as running:
-        running.wait_for("round_finished", checkpoint=ts(3))
-        bucket.rows("d.a", 3, row("d.a", 6, "3", '"three"'))
-        bucket.metadata(ts(9))
-        error = str(running.wait_for("table_halted", table="d.a")["error"])
-        said = running.wait_for("tables_halted")
-        assert (said["halted_tables"], said["checkpoint"], said["checkpoint_running"]) == (["d.a"], ts(3), ts(9))
-        shown = command("table", server=mariadb)
-        assert (shown.returncode, shown.stderr) == (0, "")
-        assert "d.a  halted" in shown.stdout
-        pasted = shlex.split(error[error.index("storage-consumer table reload-done") :])[1:]
-        old = command(*[str(ts(6)) if word == "TSO" else word for word in pasted])
-        assert (old.returncode, "or later" in old.stderr) == (2, True)
-        late = command(*[str(now(mariadb) + (3_600_000 << 18)) if word == "TSO" else word for word in pasted])
-        assert (late.returncode, "in the future" in late.stderr) == (2, True)
-        mariadb.query("REPLACE INTO d.a VALUES (1, 'one'), (2, 'two'), (3, 'three')")
-        at = now(mariadb)
-        words = [str(at) if word == "TSO" else word for word in pasted]
-        decided = command(*words)
-        assert (decided.returncode, decided.stderr) == (0, "")
-        assert running.wait_for("decision_obeyed", table="d.a", verb="reload-done")["checkpoint"] == at
-        bucket.rows("d.a", 4, row("d.a", 7, "2", '"old"'))
-        later = at + (1000 << 18)
-        bucket.rows("d.a", 5, row("d.a", 7, "4", '"new"').replace(str(ts(7)), str(later)))
-        bucket.metadata(later)
-        running.wait_for("round_finished", halted=0, checkpoint=later)
-        assert mariadb.query("SELECT id, name FROM d.a ORDER BY id") == (
-            (1, "one"),
-            (2, "two"),
-            (3, "three"),
-            (4, "new"),
-        )
-        document = json.loads(command("table", "list", "--table", "d.a", "--json", server=mariadb).stdout)["tables"][0]
-        assert (document["state"], document["copied_at"], document["decided"]["obeyed"]) == ("running", at, True)
-        paused = command("table", "pause", "--table", "D.A", server=mariadb)
-        assert paused.returncode == 0
-        running.wait_for("round_finished", halted=0, paused=["d.a"])
-        assert command("table", "resume", "--table", "d.a", server=mariadb).returncode == 0
-        assert "checkpoint" not in running.wait_for("decision_obeyed", table="d.a", verb="resume")
-    again = command("table", "reload-done", "--table", "d.a", "--at", str(ts(8)), server=mariadb)
-    assert (again.returncode, "is not halted" in again.stderr) == (2, True)
 
 
 def test_state_that_is_dropped_and_made_anew(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from storage_consumer.bucket.inventory import Inventory
 from storage_consumer.bucket.stores import open_storage
 from storage_consumer.bucket.stores.s3 import S3Storage
 from storage_consumer.config.settings import Secrets, Upstream
@@ -26,15 +25,6 @@ from tests.harness.certificates import Authority
 from tests.harness.faulty_proxy import FaultyProxy
 
 V1, V2 = 449000000000000001, 449000000000000002
-
-
-@pytest.mark.server
-def test_missing_bucket(bucket: S3Rig) -> None:
-    """A bucket that does not exist is a ConfigError that names bucket and endpoint, and no key."""
-    upstream = Upstream(scheme="s3", root="no-such-bucket/x", endpoint=bucket.server.endpoint, protocol="csv")
-    with pytest.raises(ConfigError, match="no-such-bucket") as raised:
-        open_storage(upstream, bucket.secrets).check()
-    assert bucket.server.endpoint in str(raised.value)
 
 
 @pytest.mark.server
@@ -62,89 +52,6 @@ def test_no_keys(bucket: S3Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", bucket.secrets.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", bucket.secrets.secret_access_key)
     open_storage(bucket.upstream, Secrets()).check()
-
-
-def grow(rig: S3Rig, days: int, table: str = "s/t") -> None:
-    """Ten files on each of so many days, a schema file, and a second table behind it."""
-    rig.put(f"{table}/meta/schema_{V1}_0000000001.json", b"{}")
-    for day in range(days):
-        for number in range(1, 11):
-            rig.put(f"{table}/{V1}/{2000 + day // 28}-01-{day % 28 + 1:02d}/CDC{number:020d}.csv", b"x")
-    rig.put(f"{table}_more/{V1}/2024-01-01/CDC{1:020d}.csv", b"x")
-    rig.put(f"{table}_more/meta/schema_{V1}_0000000001.json", b"{}")
-
-
-@pytest.mark.server
-def test_calls_follow_what_is_open(bucket: S3Rig) -> None:
-    """While closed files grow ten times, the calls of a listing stay the same, and a new file is still found."""
-    calls, full_calls = [], []
-    for days in (4, 40):
-        grow(bucket, days)
-        storage = S3Storage(bucket.upstream, bucket.secrets)
-        storage.page_size = 10
-        inventory = Inventory("day", partition_separator=True, extension="csv")
-        everything = inventory.observe(storage.listing(frozenset(), {}), full=True, checkpoint=V2)
-        assert len(everything.data_files) == days * 10 + 1
-        full_calls.append(storage.requests)
-        bucket.put(f"s/t/{V1}/9000-01-01/CDC{1:020d}.csv", b"x")
-        bucket.put(f"s/new/{V1}/2024-01-01/CDC{1:020d}.csv", b"x")
-        storage.requests = 0
-        found = inventory.observe(storage.listing(inventory.closed, inventory.after), full=False, checkpoint=V2)
-        calls.append(storage.requests)
-        assert len(found.data_files) == 2
-        bucket.delete(f"s/t/{V1}/9000-01-01/CDC{1:020d}.csv")
-        bucket.delete(f"s/new/{V1}/2024-01-01/CDC{1:020d}.csv")
-    assert full_calls[1] > 7 * full_calls[0]
-    assert calls[0] == calls[1] <= 8
-
-
-@pytest.mark.server
-def test_calls_follow_what_is_above_the_mark(bucket: S3Rig) -> None:
-    """While files of one open directory grow ten times, the calls of a listing stay the same."""
-    calls = []
-    bucket.put(f"s/t/meta/schema_{V1}_0000000001.json", b"{}")
-    for files in (25, 250):
-        for number in range(1, files + 1):
-            bucket.put(f"s/t/{V1}/CDC{number:020d}.csv", b"x")
-        storage = S3Storage(bucket.upstream, bucket.secrets)
-        storage.page_size = 15
-        inventory = Inventory("none", partition_separator=True, extension="csv")
-        inventory.observe(storage.listing(frozenset(), {}), full=True, checkpoint=V2)
-        bucket.put(f"s/t/{V1}/CDC{files + 1:020d}.csv", b"x")
-        storage.requests = 0
-        found = inventory.observe(storage.listing(inventory.closed, inventory.after), full=False, checkpoint=V2)
-        calls.append(storage.requests)
-        assert [file.number for file in found.data_files] == [files + 1]
-    assert calls[0] == calls[1] <= 3
-
-
-@pytest.mark.server
-def test_schema_called_metadata(bucket: S3Rig) -> None:
-    """The checkpoint's object and the keys of a schema called metadata lie side by side."""
-    bucket.put("metadata", b"{}")
-    bucket.put(f"metadata/metadata/meta/schema_{V1}_0000000001.json", b"{}")
-    bucket.put(f"metadata/metadata/{V1}/2024-01-01/CDC{1:020d}.csv", b"x")
-    inventory = Inventory(None, partition_separator=None, extension="csv")
-    found = inventory.observe(bucket.storage.listing(frozenset(), {}), full=True, checkpoint=V1)
-    assert bucket.storage.read("metadata") == b"{}"
-    assert [file.table_dir for file in found.schema_files] == ["metadata/metadata"]
-    assert [file.table_dir for file in found.data_files] == ["metadata/metadata"]
-    assert found.ignored == {}
-
-
-@pytest.mark.server
-def test_skipping_shows_what_lies_between(bucket: S3Rig) -> None:
-    """A directory that is new between two closed ones is found, however small the pages."""
-    for day in ("01", "02", "04", "05"):
-        for number in range(5):
-            bucket.put(f"t/2024-01-{day}/{number}", b"x")
-    closed = [f"t/2024-01-{day}" for day in ("01", "02", "04", "05")]
-    bucket.put("t/2024-01-03/new", b"x")
-    bucket.put("t/2024-01-0", b"x")
-    bucket.put("u", b"x")
-    for page_size in (1, 2, 3, 7, 1000):
-        bucket.storage.page_size = page_size
-        assert list(listed(bucket.storage, *closed)) == ["t/2024-01-0", "t/2024-01-03/new", "u"]
 
 
 @pytest.mark.server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import urllib.error
 import urllib.request
@@ -16,14 +15,11 @@ import pytest
 from storage_consumer.checkpoint.store import operated
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Downstream
-from storage_consumer.driver.lease import identity, readable
+from storage_consumer.driver.lease import identity
 from storage_consumer.model import TableName
-from storage_consumer.plan.journal_entry import DONE, FAILED, STARTED, Sent
-from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.plan.journal_entry import FAILED, STARTED, Sent
 from storage_consumer.watch.recorder import Recorder
 from storage_consumer.watch.report import Minute
-from storage_consumer.watch.status import judged
-from storage_consumer.watch.wording import document
 from tests.contract.served_page import served
 from tests.contract.state_rigs import Rig, progress, real_rig, statement
 from tests.harness.servers import DatabaseServer, mariadb
@@ -51,48 +47,6 @@ def get(address: str) -> str:
 def now_ts(ago: float = 0.0) -> int:
     """The TSO of a moment before now."""
     return int((time.time() - ago) * 1000) << 18
-
-
-def test_what_the_state_holds(mariadb: DatabaseServer, rig: Rig) -> None:
-    """The page shows what `status` says of the same state, and one table's statements with their times."""
-    owner = rig.owner(ME)
-    halted = progress("shop/b", now_ts(60), "halted", follows=False, error="broken")
-    owner.progress.save(
-        tables=[progress("shop/a", 5), halted],
-        sequences={},
-        checkpoint=now_ts(2),
-        storage_checkpoint=now_ts(1),
-        lowest=now_ts(60),
-    )
-    recorder = Recorder(SystemClock(), "1")
-    recorder.round_finished(RoundSummary(tables=(TableSummary(table="shop.a", rows=7),)))
-    owner.reports.save(recorder.report().to_json(), recorder.minute())
-    owner.journal.record(statement(version=5), STARTED, run=Sent(statement="ALTER", structure_before=""))
-    owner.journal.record(statement(version=5), DONE)
-    owner.journal.record(statement(version=6), STARTED, run=Sent(statement="ALTER /* here */", structure_before=""))
-    with served(mariadb.port, recorder) as address:
-        page = get(f"{address}/")
-        for text in (
-            "stopped",
-            readable(ME),
-            "shop.b",
-            "broken",
-            "storage-consumer table resume --table shop.b",
-            "started",
-        ):
-            assert text in page
-        table = get(f"{address}/tables/shop.a")
-        for text in ("version 6", "version 5", "done", "ALTER /* here */", "Row changes per minute"):
-            assert text in table
-        assert table.index("version 6") < table.index("version 5")
-        assert "version" not in get(f"{address}/tables/shop.b").partition("Statements")[2]
-        with closing(operated(Downstream(port=mariadb.port), "")) as desk:
-            said = document(judged(desk.snapshot(), lambda *_: ""))
-        shown = json.loads(get(f"{address}/status.json"))
-        assert shown.keys() == json.loads(json.dumps(said)).keys()
-        assert (shown["health"], shown["checkpoint"]["ts"]) == ("stopped", said["checkpoint"]["ts"])  # type: ignore[index] # a mapping
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            get(f"{address}/tables/shop.none")
 
 
 def test_journal_of_a_table(mariadb: DatabaseServer, rig: Rig) -> None:

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 SOURCES = chosen(available(), workloads=("ddl_storm", "generated", "views"), variants=("csv",), archs=("classic",))
 DDL = "batch_create,databases,ddl_storm,gap,generated,keys,names,partitions,views,x_defaults,x_hidden,x_zero"
 """Workloads that are about statements."""
-ALL_SOURCES = chosen(available(), workloads=DDL.split(","), variants=("csv", "json")) if THOROUGH else SOURCES
+ALL_SOURCES = chosen(available(), workloads=tuple(DDL.split(",")), variants=("csv", "json")) if THOROUGH else SOURCES
 
 
 def rounds(corpus: Corpus, way: str, server: DatabaseServer, folder: Path) -> list[list[str]]:

@@ -32,7 +32,7 @@ SMALL = CorpusSource(path=FIXTURES / "batch_create" / "classic" / "batch_create_
 WORKLOADS = "ddl_storm,databases,partitions,views,generated,names,gap,late_dups,batch_create,x_hidden,x_defaults,x_zero"
 MOST_ALONE = 40 if THOROUGH else 4
 """Points of a corpus at which a process ends alone."""
-SOURCES = chosen(available(), workloads=WORKLOADS.split(","), variants=("csv", "json")) if THOROUGH else (SMALL,)
+SOURCES = chosen(available(), workloads=tuple(WORKLOADS.split(",")), variants=("csv", "json")) if THOROUGH else (SMALL,)
 
 
 def in_a_row(replay: Replay) -> int:

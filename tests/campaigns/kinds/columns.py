@@ -74,18 +74,6 @@ ADDED = [
         AT,
         has=["t.at default current_timestamp(6)", "t.at on update"],
     ),
-    _clock(
-        "ADD COLUMN TIMESTAMP NOT NULL without a default",
-        "`at` TIMESTAMP NOT NULL",
-        "TIMESTAMP NOT NULL",
-        "0000-00-00 00:00:00",
-    ),
-    _clock(
-        "ADD COLUMN with a zero date as default",
-        "`at` DATETIME NOT NULL DEFAULT _UTF8MB4'0000-00-00 00:00:00'",
-        "DATETIME NOT NULL",
-        "0000-00-00 00:00:00",
-    ),
     altered(
         "ADD COLUMN DEFAULT (UUID())",
         "ALTER TABLE `t` ADD COLUMN `n` VARCHAR(40) DEFAULT (UUID())",
@@ -100,17 +88,6 @@ ADDED = [
         },
         to_tidb=False,
     ),
-    Kind(
-        name="CREATE TABLE with DEFAULT (UUID())",
-        story=[
-            CREATE_DATABASE,
-            created(
-                "(`id` INT PRIMARY KEY,`n` VARCHAR(40) DEFAULT (UUID()))", ["id! INT", "n VARCHAR(40)"], setup=False
-            ),
-            Rows("t", lines((1, "a"))),
-        ],
-        ends={"t": [("1", "a")]},
-    ),
     altered(
         "ADD COLUMN with an expression as default",
         "ALTER TABLE `t` ADD COLUMN `n` DATE DEFAULT (DATE_FORMAT(NOW(), _UTF8MB4'%Y-%m-%d'))",
@@ -119,14 +96,6 @@ ADDED = [
         ((2, 20, "two", "2020-01-01"),),
         ends=[("1", "10", "one", AT[:10]), ("2", "20", "two", "2020-01-01")],
         on={"mariadb": "rewritten: string collation", "mysql": "rewritten: string collation"},
-    ),
-    altered(
-        "ADD COLUMN of several",
-        "ALTER TABLE `t` ADD COLUMN (`n` INT DEFAULT 1, `m` VARCHAR(5) DEFAULT _UTF8MB4'm')",
-        61,
-        (*ID_V_S_N, "m VARCHAR(5)"),
-        ((3, 30, "three", 6, "x"),),
-        ends=[("1", "10", "one", "1", "m"), ("2", "20", "two", "1", "m"), ("3", "30", "three", "6", "x")],
     ),
     _added("ADD COLUMN IF NOT EXISTS", "IF NOT EXISTS `n` INT DEFAULT 7", "7", on={"mysql": "rewritten: IF EXISTS"}),
     altered(
@@ -201,12 +170,6 @@ GENERATED = [
         before=Rows("t", lines((1, 10, "one", 20), (2, 20, "two", 40))),
         ends=[("1", "10", "one", "20"), ("2", "21", "TWO", "7"), ("3", "30", "three", "8")],
         lacks=["t.g stored"],
-    ),
-    altered(
-        "DROP COLUMN generated",
-        "ALTER TABLE `t` DROP COLUMN `g`",
-        6,
-        base=created("(`id` INT PRIMARY KEY,`v` INT,`s` VARCHAR(20),`g` INT GENERATED ALWAYS AS(`v`*2) VIRTUAL)", _G),
     ),
     Kind(
         name="a primary key on a generated column",

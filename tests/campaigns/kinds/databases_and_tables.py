@@ -177,11 +177,6 @@ TABLES = [
         ends={"t": [("7", "70")]},
     ),
     Kind(
-        name="TRUNCATE TABLE",
-        story=[CREATE_DATABASE, created(), TWO, Ddl("TRUNCATE TABLE `t`", 11), THREE],
-        ends={"t": ONLY_THREE},
-    ),
-    Kind(
         name="RENAME TABLE",
         story=[
             *(CREATE_DATABASE, created(), TWO),
@@ -189,14 +184,6 @@ TABLES = [
         ],
         ends={"n": ALL},
         lacks=["table t"],
-    ),
-    Kind(
-        name="ALTER TABLE RENAME",
-        story=[
-            *(CREATE_DATABASE, created(), TWO),
-            *(Ddl("ALTER TABLE `t` RENAME AS `n`", 14, "n", USUAL), Rows("n", THREE.lines)),
-        ],
-        ends={"n": ALL},
     ),
     Kind(
         name="RENAME TABLE to another database",
@@ -225,12 +212,6 @@ TABLES = [
         17,
         ends={"t": BEFORE},
         has=['t comment it\'s a "comment" 表'],
-    ),
-    altered(
-        "AUTO_INCREMENT of a table",
-        "ALTER TABLE `t` AUTO_INCREMENT = 1000",
-        13,
-        base=created("(`id` INT PRIMARY KEY AUTO_INCREMENT,`v` INT,`s` VARCHAR(20))"),
     ),
     altered(
         "table charset, default only",

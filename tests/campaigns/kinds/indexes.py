@@ -162,13 +162,6 @@ INDEXES = [
         },
         to_tidb=False,
     ),
-    altered(
-        "ADD INDEX of a long text",
-        "ALTER TABLE `t` ADD INDEX `i`(`s`(3000))",
-        7,
-        ("id! INT", "v INT", "s VARCHAR(4000)"),
-        base=created("(`id` INT PRIMARY KEY,`v` INT,`s` VARCHAR(4000) CHARACTER SET LATIN1 COLLATE latin1_bin)"),
-    ),
 ]
 
 _KEY = ("id! INT", "v INT", "s VARCHAR(20)")

@@ -69,29 +69,6 @@ def _lone(name: str, query: str, **on: str) -> Kind:
 
 MADE = [
     _made(
-        "AUTO_RANDOM",
-        "(`id` BIGINT PRIMARY KEY /*T![clustered_index] CLUSTERED */ /*T![auto_rand] AUTO_RANDOM(5) */,`v` INT,`s` VARCHAR(20))",
-        columns=("id! BIGINT", "v INT", "s VARCHAR(20)"),
-        to_tidb=False,
-    ),
-    _made(
-        "AUTO_ID_CACHE",
-        "(`id` INT PRIMARY KEY AUTO_INCREMENT,`v` INT,`s` VARCHAR(20))",
-        " /*T![auto_id_cache] AUTO_ID_CACHE = 1 */",
-    ),
-    _made(
-        "SHARD_ROW_ID_BITS and PRE_SPLIT_REGIONS",
-        "(`id` INT PRIMARY KEY /*T![clustered_index] NONCLUSTERED */,`v` INT,`s` VARCHAR(20))",
-        " /*T! SHARD_ROW_ID_BITS = 4 */ /*T! PRE_SPLIT_REGIONS = 2 */",
-    ),
-    _made(
-        "CREATE TABLE with TTL",
-        "(`id` INT PRIMARY KEY,`v` INT,`s` VARCHAR(20),`at` DATETIME)",
-        " /*T![ttl] TTL = `at` + INTERVAL 1 YEAR */ /*T![ttl] TTL_ENABLE = 'OFF' */",
-        ("id! INT", "v INT", "s VARCHAR(20)"),
-        ends={"t": []},
-    ),
-    _made(
         "VECTOR column",
         "(`id` INT PRIMARY KEY,`v` VECTOR(1))",
         columns=("id! INT", "v VECTOR"),
@@ -139,7 +116,6 @@ MADE += [
         has=["t partition p1"],
         to_tidb=False,
     ),
-    _made("AFFINITY", options=" /*T![affinity] AFFINITY = 'table' */"),
     _made(
         "soft delete that is off",
         options=" /*T![active_active] ACTIVE_ACTIVE = 'OFF' */ /*T![softdelete] SOFTDELETE = 'OFF' */",
@@ -225,12 +201,6 @@ CHANGED = [
         to_tidb=False,
     ),
     altered(
-        "AUTO_INCREMENT by force",
-        "ALTER TABLE `t` /*T![force_inc] FORCE */ AUTO_INCREMENT = 5000",
-        13,
-        base=created("(`id` INT PRIMARY KEY AUTO_INCREMENT,`v` INT,`s` VARCHAR(20))"),
-    ),
-    altered(
         "ADD VECTOR INDEX",
         "ALTER TABLE `t` ADD VECTOR INDEX `vi`((VEC_COSINE_DISTANCE(`v`))) USING HNSW",
         7,
@@ -249,7 +219,6 @@ CHANGED = [
         on={"mysql": "rewritten: IF EXISTS"},
         has=["t index i(v)"],
     ),
-    altered("ENABLE KEYS", "ALTER TABLE `t` ENABLE KEYS", 5),
     altered("ENGINE", "ALTER TABLE `t` ENGINE = MyISAM", 5, on=dict.fromkeys(_OTHERS, "rewritten: storage engine")),
 ]
 LONE = [

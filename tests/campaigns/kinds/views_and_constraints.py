@@ -20,18 +20,6 @@ VIEWS = [
         has=["view w"],
     ),
     Kind(
-        name="CREATE VIEW with a column list",
-        story=[
-            *(CREATE_DATABASE, created(), TWO),
-            Ddl(
-                f"{_VIEW}`w` (`a`,`b`) AS SELECT `{{db}}`.`t`.`id` AS `id`,`{{db}}`.`t`.`s` AS `s` FROM `{{db}}`.`t`",
-                21,
-                "w",
-            ),
-        ],
-        ends={"t": BEFORE, "w": [("1", "one"), ("2", "two")]},
-    ),
-    Kind(
         name="CREATE OR REPLACE VIEW",
         story=[
             *(CREATE_DATABASE, created(), TWO, Ddl(f"{_VIEW}`w` AS SELECT `id` FROM `t`", 21, "w", setup=True)),

@@ -12,7 +12,7 @@ from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.sql.gate import refuse_foreign, refuse_unsafe
 from storage_consumer.target.ddl.translate import action_for, escaped, refuse_what_may_not_run
-from tests.campaigns.fuzzing.seeds import corpus_files
+from tests.harness.seeds import corpus_files
 from tests.unit.sql.table_of_halts import DATABASE_HALTS, HALTS
 from tests.unit.sql.table_of_statements import DATABASE_PASSES, PASSES
 
