@@ -140,7 +140,7 @@ def test_many_closed_directories_are_jumped_over_at_once(served: BucketRig) -> N
 
 
 def test_markers_of_folders(served: BucketRig) -> None:
-    """Empty objects that a console leaves for a folder, at any level and at any time, are counted, and hide no file."""
+    """Empty objects that a console leaves for a folder, at any level and at any time, are counted, and hide no file (U6)."""
     day = f"s/t/{V1}/2024-01-01"
     markers = ["s/", "s/t/", "s/t/meta/", f"s/t/{V1}/", f"{day}/", f"{day}/meta/", "other/", "a/b//"]
     # Azure with folders of its own leaves blobs of their names, and Hadoop some with a word behind it.

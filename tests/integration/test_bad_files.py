@@ -76,41 +76,6 @@ def test_nothing_is_applied_without_metadata(
     assert content(mariadb, "d.bad") == [(1, "bad")]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ['{"checkpoint-ts":47060', "", "nonsense", '{"checkpoint-ts":-5}', '{"checkpoint-ts":4.7e17}', "[]"],
-    ids=["torn", "empty", "not JSON", "negative", "float", "another document"],
-)
-def test_bad_metadata_keeps_the_last_good_value(
-    two_tables: SmallBucket, mariadb: DatabaseServer, caplog: pytest.LogCaptureFixture, text: str
-) -> None:
-    """A ``metadata`` that holds no checkpoint is warned of, changes nothing, and a later good one continues (O10)."""
-    two_tables.metadata(ts(2))
-    with consumer(two_tables, mariadb) as running:
-        assert running.run_once().checkpoint == ts(2)
-        two_tables.metadata(text)
-        summary = running.run_once()
-        assert (summary.checkpoint, summary.rows) == (ts(2), 0)
-        assert "metadata holds no checkpoint-ts" in caplog.text
-        two_tables.metadata(ts(9))
-        assert running.run_once().rows == 2
-
-
-def test_metadata_that_goes_back_changes_nothing(
-    two_tables: SmallBucket, mariadb: DatabaseServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The highest checkpoint stays in force, in this process and in the next, and the step back is warned of (O16)."""
-    with consumer(two_tables, mariadb) as running:
-        running.run_once()
-        two_tables.metadata(ts(3))
-        assert running.run_once().checkpoint == ts(9)
-        assert "metadata went back" in caplog.text
-    caplog.clear()
-    summary = once(two_tables, mariadb)
-    assert (summary.checkpoint, summary.storage_checkpoint, summary.written) == (ts(9), ts(9), 0)
-    assert "metadata went back" in caplog.text
-
-
 @pytest.mark.parametrize("kind", ["link", "dangling", "pipe"])
 def test_data_file_that_is_not_read(
     kind: str, two_tables: SmallBucket, mariadb: DatabaseServer, tmp_path: Path
@@ -189,20 +154,6 @@ def test_gap_in_file_numbers_is_waited_for(two_tables: SmallBucket, mariadb: Dat
     assert content(mariadb, "d.bad") == [(1, "bad"), (2, "two"), (3, "three")]
 
 
-def test_gap_that_stays_halts_the_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """After the gap timeout the table halts as one whose data was lost, and a file that comes late is still applied then (O6)."""
-    two_tables.rows("d.bad", 3, row("d.bad", 7, "3", '"three"'))
-    with consumer(two_tables, mariadb, gap_timeout="1s") as running:
-        summary = rounds_until_halted(running, "d.bad")
-    assert of(summary, "d.bad").state == "halted"
-    assert "file number 2" in of(summary, "d.bad").error
-    assert "data was lost at the source" in of(summary, "d.bad").error
-    assert summary.checkpoint_running == ts(9)
-    two_tables.rows("d.bad", 2, row("d.bad", 6, "2", '"two"'))
-    once(two_tables, mariadb)
-    assert content(mariadb, "d.bad") == [(1, "bad"), (2, "two"), (3, "three")]
-
-
 def test_file_that_vanishes_before_it_is_read_is_waited_for(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
     """A file that was listed and is gone is never passed over: its table waits; when the file is back it goes on."""
     path = two_tables.file("d.bad", 1)
@@ -231,50 +182,3 @@ def test_file_that_stays_away_halts_its_table(two_tables: SmallBucket, mariadb: 
 
 
 # changed files, odd names
-
-
-def test_content_changed_before_it_was_applied_is_read_again(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Of a file that changes before its rows are due, the new content counts (C2)."""
-    two_tables.metadata(ts(3))
-    with consumer(two_tables, mariadb) as running:
-        running.run_once()
-        two_tables.rows("d.bad", 1, row("d.bad", 5, "2", '"other"'), row("d.bad", 6, "3", '"more"'))
-        two_tables.metadata(ts(9))
-        summary = running.run_once()
-    assert any("content changed" in reason for reason in summary.skipped)
-    assert content(mariadb, "d.bad") == [(2, "other"), (3, "more")]
-
-
-def test_content_changed_after_it_was_applied_is_read_again(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Of a file that is written anew after its rows were applied, only later rows count: the others are repeats (C2)."""
-    with consumer(two_tables, mariadb) as running:
-        running.run_once()
-        two_tables.rows("d.bad", 1, row("d.bad", 5, "1", '"old"'), row("d.bad", 12, "2", '"new"'))
-        two_tables.metadata(ts(20))
-        summary = running.run_once()
-    assert summary.skipped["row: repeated delivery"] == 1
-    assert content(mariadb, "d.bad") == [(1, "bad"), (2, "new")]
-
-
-def test_last_file_written_anew_while_nobody_looked_is_read_again(
-    two_tables: SmallBucket, mariadb: DatabaseServer
-) -> None:
-    """A restarted TiCDC may write its last file anew under the old name; a consumer that starts after that notices (C2, C3)."""
-    once(two_tables, mariadb)
-    two_tables.rows("d.bad", 1, row("d.bad", 12, "2", '"new"'))
-    two_tables.metadata(ts(20))
-    once(two_tables, mariadb)
-    assert content(mariadb, "d.bad") == [(1, "bad"), (2, "new")]
-
-
-def test_odd_objects_are_counted(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Empty objects, temporary files and unknown paths are counted by reason and change nothing (U6)."""
-    two_tables.write("d/bad/empty.txt", "")
-    two_tables.write("d/bad/half.csv.tmp", "x")
-    two_tables.write("notes.md", "x")
-    two_tables.write(two_tables.file("d.bad", 2).relative_to(two_tables.root).as_posix(), b"")
-    summary = once(two_tables, mariadb)
-    objects = {reason: count for reason, count in summary.skipped.items() if reason.startswith("object")}
-    assert sum(objects.values()) == 4
-    assert objects["object: empty object"] >= 1
-    assert content(mariadb, "d.bad") == [(1, "bad")]

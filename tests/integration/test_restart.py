@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from storage_consumer.driver.lease import _place
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.errors import LeaseHeld, LeaseLost, TargetUnavailable
-from storage_consumer.model import TableName
+from storage_consumer.errors import TargetUnavailable
 from storage_consumer.rows.spec import JobSpec
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.target.bucket_writer import TargetWriter
@@ -99,21 +92,6 @@ def captured_spec(bucket: SmallBucket, server: DatabaseServer, monkeypatch: pyte
     return specs[-1]
 
 
-def test_late_task_cannot_write(
-    one_table: SmallBucket, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A task of an older window or an older owner is refused by the first statement of its transaction (O1)."""
-    spec = captured_spec(one_table, mariadb, monkeypatch)
-    work = spec.tables[0]
-    assert work.name == TableName(schema="d", table="t")
-    for stale in (replace(spec, window_id=spec.window_id - 1), replace(spec, epoch=spec.epoch - 1)):
-        writer = TargetWriter(stale, "", 0)
-        with pytest.raises(LeaseLost, match="is closed"):
-            writer.write_runs(work, as_runs([b"1"], [b"7\tlate"]))
-        writer.close()
-    assert content(mariadb, "d.t") == [(1, "one")]
-
-
 def test_attempts_of_one_task(one_table: SmallBucket, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second attempt takes the first one's place; after one has finished, no other one writes in this window (O1)."""
     spec = captured_spec(one_table, mariadb, monkeypatch)
@@ -129,39 +107,3 @@ def test_attempts_of_one_task(one_table: SmallBucket, mariadb: DatabaseServer, m
     for writer in (first, second, third):
         writer.close()
     assert content(mariadb, "d.t") == [(1, "one"), (7, "second")]
-
-
-def test_second_consumer_waits_for_the_lease_time_only(one_table: SmallBucket, mariadb: DatabaseServer) -> None:
-    """While one consumer holds the target, a single round of another one ends with an error that names the holder."""
-    with consumer(one_table, mariadb, lease_ttl="3s") as first:
-        first.run_once()
-        began = time.monotonic()
-        with pytest.raises(LeaseHeld, match=f"host {socket.gethostname()}, pid {os.getpid()}, since "):
-            once(one_table, mariadb, lease_ttl="3s")
-        assert 3 <= time.monotonic() - began < 15
-        assert first.run_once().checkpoint == ts(9)
-    assert once(one_table, mariadb).checkpoint == ts(9)
-
-
-def test_crashed_holder_on_this_machine_is_followed_at_once(one_table: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Where the holder was a process of this machine that is gone, its lease is not waited for."""
-    once(one_table, mariadb)
-    with subprocess.Popen(["true"]) as dead:
-        dead.wait()
-    holder = f"{socket.gethostname()}|{_place()}|{dead.pid}|0123456789ab"
-    mariadb.query(f"UPDATE storage_consumer.lease SET holder = '{holder}', expires_at = NOW(6) + INTERVAL 1 HOUR")
-    began = time.monotonic()
-    assert once(one_table, mariadb).checkpoint == ts(9)
-    assert time.monotonic() - began < 10
-
-
-def test_holder_that_lost_the_lease_stops(one_table: SmallBucket, mariadb: DatabaseServer) -> None:
-    """A consumer whose lease another one took writes nothing any more and says why."""
-    with consumer(one_table, mariadb) as running:
-        running.run_once()
-        mariadb.query("UPDATE storage_consumer.lease SET holder = 'another', epoch = epoch + 1")
-        one_table.rows("d.t", 2, row("d.t", 12, "2", '"two"'))
-        one_table.metadata(ts(20))
-        with pytest.raises(LeaseLost, match="another process took the lease"):
-            running.run_once()
-    assert content(mariadb, "d.t") == [(1, "one")]
