@@ -131,6 +131,13 @@ def tidb(_tidb: servers.DatabaseServer) -> servers.DatabaseServer:
     return _tidb
 
 
+@pytest.fixture(params=servers.KINDS)
+def server(request: pytest.FixtureRequest) -> servers.DatabaseServer:
+    """Each kind of server in turn, without any database."""
+    found: servers.DatabaseServer = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
     """An S3 server that checks credentials; each test uses a bucket of its own name."""

@@ -244,10 +244,8 @@ def test_a_window_is_taken_back(kind: str, request: pytest.FixtureRequest, tmp_p
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", KINDS)
-def test_times_of_updates(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_times_of_updates(server: DatabaseServer, tmp_path: Path) -> None:
     """A column with ON UPDATE CURRENT_TIMESTAMP has what it had at the source, though the statements run at another time and it did not change."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket = SmallBucket(root=tmp_path)
     columns = (column("id", "INT", key=True), column("a", "INT"), column("upd", "TIMESTAMP"), column("at", "DATETIME"))
     bucket.schema("upd", ts(0), "CREATE DATABASE `upd`", 1)
@@ -287,10 +285,8 @@ def piped(server: DatabaseServer, script: str) -> str:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", KINDS)
-def test_children_of_a_row_that_gets_its_key_back(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_children_of_a_row_that_gets_its_key_back(server: DatabaseServer, tmp_path: Path) -> None:
     """What a foreign key did to other rows is among the changes, so it is not done again while they are taken back: these rows stay."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket = SmallBucket(root=tmp_path / "bucket")
     bucket.schema("fk", ts(0), "CREATE DATABASE `fk`", 1)
     bucket.schema("fk.z", ts(1), "CREATE TABLE `z` (id INT PRIMARY KEY)", 3, (column("id", "INT", key=True),))
@@ -314,12 +310,8 @@ def test_children_of_a_row_that_gets_its_key_back(kind: str, request: pytest.Fix
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", KINDS)
-def test_rows_with_keys_that_the_source_made_by_chance(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_rows_with_keys_that_the_source_made_by_chance(server: DatabaseServer, tmp_path: Path) -> None:
     """A deleted row of a table with AUTO_RANDOM comes back under its own key, from a client that removes comments too."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket = SmallBucket(root=tmp_path)
     columns = (column("id", "BIGINT", key=True), column("n", "INT"))
     bucket.schema("rnd", ts(0), "CREATE DATABASE `rnd`", 1)

@@ -21,7 +21,7 @@ from storage_consumer.target.connection import Connection, connect
 from storage_consumer.target.transaction import FencedConnection
 from tests.contract.test_keyless import COLUMNS, LINES
 from tests.contract.test_writer import Rig, real_rig
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.unit.halves import as_runs, table
 
 pytestmark = pytest.mark.server
@@ -82,12 +82,10 @@ def _written(spec: JobSpec, work: TablePlan, rows: list[bytes], verb: str = "rep
         return {way: count for way, count in target.came.items() if count}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_has_them(kind: str, request: pytest.FixtureRequest) -> None:
+def test_who_has_them(server: DatabaseServer) -> None:
     """MariaDB has bulk statements, the others have not."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     with closing(connect(Downstream(port=server.port), "")) as connection:
-        assert connection.has_bulk == (kind == "mariadb")
+        assert connection.has_bulk == (server.kind == "mariadb")
 
 
 @pytest.mark.parametrize("verb", ["insert", "replace"])

@@ -15,7 +15,7 @@ from storage_consumer.ports import TableProgress
 from storage_consumer.target.database import TargetDatabase
 from tests.contract.rigs import Rig, listed
 from tests.contract.state_rigs import real_rig, statement
-from tests.harness.servers import KINDS, DatabaseServer, quoted
+from tests.harness.servers import DatabaseServer, quoted
 
 V = 449000000000000001
 TWINS = ("caf\u00e9", "cafe\u0301", "cafe", "caf\u0435", "cafe\u200b", "c afe", "\ufeffcafe", "cafe\u00a0")
@@ -39,10 +39,9 @@ def test_paths(rig: Rig, names: Sequence[str]) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", KINDS)
-def test_state(kind: str, request: pytest.FixtureRequest) -> None:
+def test_state(server: DatabaseServer) -> None:
     """The state keeps each apart, also by directories that differ by a blank at the end."""
-    rig = real_rig(request.getfixturevalue(kind))
+    rig = real_rig(server)
     state = rig.owner()
     names = [TableName(schema="shop", table=name) for name in PADDED]
     keys = {key_of(name) for name in names}
@@ -64,10 +63,8 @@ def test_state(kind: str, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", KINDS)
-def test_target(kind: str, request: pytest.FixtureRequest) -> None:
+def test_target(server: DatabaseServer) -> None:
     """Of tables that the server tells apart each is found by its own name, with its own columns."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     server.query("CREATE DATABASE shop")
     made = [name for name in TWINS if not name.endswith("\u00a0")]
     for number, name in enumerate(made):

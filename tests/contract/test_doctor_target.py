@@ -27,13 +27,6 @@ ALL_OF_STATE = "ALL ON `storage\\_consumer`.*"
 TABLE = "CREATE TABLE d.a (id INT PRIMARY KEY, name VARCHAR(20))"
 
 
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
-
-
 @contextmanager
 def globally(there: Scene, **values: object) -> Iterator[None]:
     """Settings of the server, put back afterwards."""

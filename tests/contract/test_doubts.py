@@ -15,7 +15,7 @@ from storage_consumer.model import DdlKind, TableName
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.rows.comparison import Span, TableResult, VerifyOutcome
 from tests.contract.state_rigs import real_rig, statement
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
 
@@ -28,13 +28,6 @@ DOUBT = TableResult(
     reason="v was dropped",
     heal="storage-consumer table pause --table shop.a --downstream-uri …",
 )
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each kind of target."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
 
 
 @pytest.fixture

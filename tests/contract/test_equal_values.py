@@ -10,7 +10,7 @@ import pytest
 from storage_consumer.errors import NotReplicable
 from tests.harness.corpora import THOROUGH
 from tests.harness.equal_values import COLLATIONS, HOW, KEYS, Pairs, pairs
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 COUNT = 1_000 if THOROUGH else 25
 """Pairs by each kind of key and each way to write."""
@@ -27,10 +27,8 @@ EQUAL = {
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.parametrize("collation", COLLATIONS if THOROUGH else EQUAL)
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_row_goes_without_a_word(kind: str, collation: str, request: pytest.FixtureRequest) -> None:
+def test_no_row_goes_without_a_word(server: DatabaseServer, collation: str) -> None:
     """Of each pair the target has both, or has one and the other was reported, by each kind of key and each way to write."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     said = 0
     for key in KEYS:
         try:

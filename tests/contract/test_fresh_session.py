@@ -14,7 +14,7 @@ from storage_consumer.target.connection import connect
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.session_settings import mark
 from tests.harness.hostile_globals import changed
-from tests.harness.servers import KINDS, DatabaseServer, quoted
+from tests.harness.servers import DatabaseServer, quoted
 from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
@@ -35,13 +35,6 @@ LEFT_BEHIND = (
 )
 """What an operator's text in the place of a statement may do to its session."""
 _ASKED = "SELECT @@sql_select_limit, @@sql_mode, @@time_zone, @@autocommit, @@foreign_key_checks, @@character_set_client, @kept, DATABASE()"
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
 
 
 @pytest.fixture

@@ -247,20 +247,16 @@ def test_hostile_globals(clean: DatabaseServer, names: tuple[str, ...], expected
         clean.drop_all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_wide_rows(kind: str, request: pytest.FixtureRequest) -> None:
+def test_wide_rows(server: DatabaseServer) -> None:
     """A row that could be longer than half a page of InnoDB is no reason to refuse a table, where the user may lift that."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     server.query("CREATE DATABASE d")
     columns = ",".join(f"`c{number}` CHAR(200) CHARACTER SET latin1 COLLATE latin1_bin" for number in range(60))
     with changed(server, "innodb_strict_mode", "1"), closing(TargetDatabase(Downstream(port=server.port), "")) as ours:
         ours.execute_ddl(f"CREATE TABLE `wide` (`id` INT PRIMARY KEY,{columns})", "d", ts(2))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_variable_was_judged(kind: str, request: pytest.FixtureRequest) -> None:
+def test_every_variable_was_judged(server: DatabaseServer) -> None:
     """Each variable that a session can set is set, or inherited for a reason; a new version's new ones have to be looked at."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     judged = {setting.name for setting in SETTINGS} | {"sql_mode", "time_zone"}
     inherited = re.compile("|".join(INHERITED.values()))
     unjudged = []

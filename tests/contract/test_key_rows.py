@@ -36,7 +36,7 @@ from storage_consumer.target.connection import Connection, connect, escape
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.row_statements import key_literal, literal
 from tests.contract.test_writer import Rig, real_rig
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.unit.building import data_file
 
 pytestmark = pytest.mark.server
@@ -357,13 +357,6 @@ def differing(table: Table, target: TargetTable, upstream: Upstream, order: rand
         left, truth = table.written(work, items, order), table.truth(work, target, changes)
         sizes = [f"{one.kind}({one.scale or one.precision})" for one in sources]
         yield "" if left == truth else f"{' and '.join(sizes)} in {target.columns[0].column_type}: {left}, not {truth}"
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
 
 
 @pytest.mark.slow

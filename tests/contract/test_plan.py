@@ -82,10 +82,8 @@ def test_only_reads(kind: str, request: pytest.FixtureRequest, bucket: SmallBuck
         assert server.query("SHOW DATABASES") == databases
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_rights_to_read_suffice(kind: str, request: pytest.FixtureRequest, bucket: SmallBucket) -> None:
+def test_rights_to_read_suffice(server: DatabaseServer, bucket: SmallBucket) -> None:
     """A user who may only SELECT gets the whole plan, before the first run and beside a state."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     server.query("CREATE USER looker@'%' IDENTIFIED BY 'x'")
     try:
         server.query("GRANT SELECT ON *.* TO looker@'%'")
@@ -115,10 +113,8 @@ def test_tables_of_the_target(mariadb: DatabaseServer, tmp_path: Path) -> None:
     assert len([warning for warning in found.warnings if "not empty" in warning and "d.a" in warning]) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_first_statements_are_checked(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_first_statements_are_checked(server: DatabaseServer, tmp_path: Path) -> None:
     """Tables that are missing, or there already, halt in the plan as on the server; names inside a table only the server compares."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket = SmallBucket(root=tmp_path / "bucket")
     bucket.create("d.altered", "d.dropped", "d.renamed", "d.onto", "d.fine", "d.emptied", "d.twice")
     bucket.metadata(ts(3))

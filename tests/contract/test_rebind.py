@@ -21,18 +21,11 @@ from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost
 from storage_consumer.model import StoredObject
 from storage_consumer.plan.finished_files import REWRITTEN, Digests, Finished, digest_of
 from tests.harness.s3_server import S3Server
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 
 pytestmark = pytest.mark.server
 READ = ts(9)
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from storage_consumer.target.connection import Connection, connect
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.session_settings import mark
 from tests.contract.state_rigs import BUCKET, Rig, real_rig
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
@@ -26,13 +26,6 @@ _LEASE = "SELECT * FROM storage_consumer.lease FOR UPDATE"
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "LOCK_WAIT", 2)
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn, without any database."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
 
 
 @pytest.fixture

@@ -280,10 +280,8 @@ def test_what_a_copy_held_stays(rig: tuple[Rig, Decide]) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", KINDS)
-def test_desk_knows_of_a_statement_that_was_begun(kind: str, request: pytest.FixtureRequest) -> None:
+def test_desk_knows_of_a_statement_that_was_begun(server: DatabaseServer) -> None:
     """The command sees what the consumer would refuse a copy for, before the operator makes one; an operator's word counts alike."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     found, step = real_rig(server), statement(version=79)
     state = found.owner()
     stored(state, halted())

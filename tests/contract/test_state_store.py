@@ -25,7 +25,7 @@ from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from storage_consumer.target.state_tables import EVERY_TABLE, MIGRATED, STATE_VERSION
 from storage_consumer.watch.report import Minute
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
 
@@ -124,10 +124,8 @@ def test_what_copies_have_to_hold_is_stored_when_it_changes(mariadb: DatabaseSer
     rig.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_table_that_stops_by_its_statement_says_why(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_table_that_stops_by_its_statement_says_why(server: DatabaseServer) -> None:
     """What a statement makes of its table goes by the state before, not by the one that the same row is just given."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     state = rig.owner()
     asked = "SELECT state, follows, error FROM storage_consumer.table_progress"
@@ -178,10 +176,9 @@ WRITES: dict[str, Callable[[StateStore, int], object]] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
-@pytest.mark.parametrize("kind", KINDS)
-def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest, write: Callable[..., object]) -> None:
+def test_cut_at_every_statement(server: DatabaseServer, write: Callable[..., object]) -> None:
     """Wherever the connection ends in a write of the state, all of it is as it was before; no row is gone in between (O11)."""
-    rig = real_rig(request.getfixturevalue(kind))
+    rig = real_rig(server)
     state: StateStore = rig.owner()
     write(state, 5)
     for number in range(1, 30):
@@ -199,10 +196,8 @@ def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest, write
     rig.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_window_waits_for_a_running_task(kind: str, request: pytest.FixtureRequest) -> None:
+def test_window_waits_for_a_running_task(server: DatabaseServer) -> None:
     """While a task's transaction holds a slot no window opens, but the lease is renewed; after its commit the slot is new."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     state = rig.owner()
     first = state.lease.open_window(3, 0)
@@ -227,14 +222,12 @@ def test_window_waits_for_a_running_task(kind: str, request: pytest.FixtureReque
     rig.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "done",
     ["DROP DATABASE storage_consumer", "DELETE FROM storage_consumer.lease", "DROP TABLE storage_consumer.lease"],
 )
-def test_state_that_is_dropped(kind: str, done: str, request: pytest.FixtureRequest) -> None:
+def test_state_that_is_dropped(server: DatabaseServer, done: str) -> None:
     """Whatever is asked of a state that was dropped or emptied says so."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     state = rig.owner()
     server.query(done)
@@ -255,11 +248,9 @@ def test_state_that_is_dropped(kind: str, done: str, request: pytest.FixtureRequ
     rig.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("done", ["DROP DATABASE storage_consumer", "DELETE FROM storage_consumer.lease"])
-def test_state_that_is_made_anew_while_its_owner_lives(kind: str, done: str, request: pytest.FixtureRequest) -> None:
+def test_state_that_is_made_anew_while_its_owner_lives(server: DatabaseServer, done: str) -> None:
     """Each of the two is the first owner in the first window; whatever the former one writes is refused all the same, with its tasks."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     former = rig.owner("former")
     former.lease.open_window(1, 0)
@@ -333,10 +324,8 @@ def test_migration_of_version_5(mariadb: DatabaseServer) -> None:
     rig.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_window_notes_what_it_may_write(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_window_notes_what_it_may_write(server: DatabaseServer) -> None:
     """The notes come with the window, are there before a task can write, and only grow; without the lease nothing is noted."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     former = rig.owner("former")
     former.lease.open_window(1, 0, {"shop/a": 1 << 63, "shop/b": 7})
@@ -352,11 +341,9 @@ def test_a_window_notes_what_it_may_write(kind: str, request: pytest.FixtureRequ
     rig.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", [2, 3])
-def test_migration(version: int, kind: str, request: pytest.FixtureRequest) -> None:
+def test_migration(version: int, server: DatabaseServer) -> None:
     """A state of an older version is brought to ours by the one who gets the lease, also after a break in the middle; nothing is lost."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     former = rig.owner("former")
     former.journal.record(statement(), DONE, note="n", tables=[progress("shop/a", 500)])
@@ -391,10 +378,8 @@ def test_migration(version: int, kind: str, request: pytest.FixtureRequest) -> N
 
 
 @pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("kind", KINDS)
-def test_migration_of_what_is_known_of_files(kind: str, version: int, request: pytest.FixtureRequest) -> None:
+def test_migration_of_what_is_known_of_files(server: DatabaseServer, version: int) -> None:
     """An older state knows how far sequences are finished, and nothing of each file; also after a break in the middle."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     rig.owner("former").lease.release()
     server.query("DROP TABLE storage_consumer.file_digests")

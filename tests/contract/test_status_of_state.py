@@ -19,7 +19,7 @@ from storage_consumer.plan.journal_entry import STARTED, Sent
 from storage_consumer.watch.report import Minute, Phase, Report, Snapshot
 from storage_consumer.watch.status import judged
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
 ME = identity(1_790_000_000)
@@ -27,13 +27,6 @@ REPORT = Report(version="1", started_at=1.5, phase=Phase.IDLE, since=2.5, waitin
 MINUTE = Minute(
     minute=10_000, checkpoint=1 << 63, checkpoint_running=2, storage_checkpoint=3, row_changes=4, statements=5
 )
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
 
 
 @pytest.fixture

@@ -15,15 +15,14 @@ from storage_consumer.rows.spec import JobSpec, TablePlan
 from storage_consumer.target.bucket_writer import TargetWriter
 from tests.contract.state_rigs import BUCKET
 from tests.contract.test_writer import real_rig
-from tests.harness.servers import KINDS
+from tests.harness.servers import DatabaseServer
 from tests.unit.halves import as_runs, table
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", KINDS)
-def test_unique_values_move_between_writers(kind: str, request: pytest.FixtureRequest) -> None:
+def test_unique_values_move_between_writers(server: DatabaseServer) -> None:
     """Four writers in parallel, whose rows take unique values from one another, leave each row as it should be: the second time none is blocked."""
-    rig = real_rig(request.getfixturevalue(kind), "c0", "c1")
+    rig = real_rig(server, "c0", "c1")
     rig.close()
     state = StateStore(rig.downstream, "")
     state.open(BUCKET)

@@ -194,10 +194,9 @@ def taken(server: DatabaseServer, charset: str) -> Reading | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("charset", SAMPLES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_bytes_without_a_character(kind: str, charset: str, request: pytest.FixtureRequest) -> None:
+def test_bytes_without_a_character(server: DatabaseServer, charset: str) -> None:
     """Two texts of other bytes never look alike, in no character set: neither in a checksum nor as they are fetched."""
-    reading = taken(request.getfixturevalue(kind), charset)
+    reading = taken(server, charset)
     if reading is None:
         return
     with closing(reading):

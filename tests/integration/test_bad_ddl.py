@@ -53,13 +53,6 @@ FOREIGN = {
 """Table → a statement in its directory that TiCDC never stores there; some of them every server takes."""
 
 
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
-
-
 def test_statements_that_no_server_takes(bucket: SmallBucket, server: DatabaseServer) -> None:
     """Each stops its own table before its later rows, told with the statement and the server's answer; others go on (D13)."""
     bucket.create("d.good", *(f"d.{name}" for name in REFUSED))

@@ -7,14 +7,7 @@ import pytest
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.target.database import TargetDatabase
-from tests.harness.servers import KINDS, DatabaseServer
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn, without any database."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
+from tests.harness.servers import DatabaseServer
 
 
 def test_paused_owner_cannot_run_its_statement(server: DatabaseServer) -> None:

@@ -9,15 +9,13 @@ import pytest
 
 from tests.campaigns.kinds.playing import ALL, play
 from tests.campaigns.kinds.source import at_the_source
-from tests.harness.servers import KINDS, DatabaseServer, tidb_program
+from tests.harness.servers import DatabaseServer, tidb_program
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_statement(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_every_kind_of_statement(server: DatabaseServer, tmp_path: Path) -> None:
     """Each story ends with its rows and its structure, and the journal says how (D3, D10, D18, D20, D21)."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     wrong: Mapping[str, tuple[str, ...]] = {
         name: played.problems for name, played in play(server, ALL, tmp_path).items() if played.problems
     }

@@ -9,7 +9,7 @@ import pytest
 from storage_consumer.target.state_tables import STATE_VERSION
 from tests.harness.corpora import FIXTURES, Corpus
 from tests.harness.replay import Replay
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
@@ -17,13 +17,9 @@ PLACE = "file:///BUCKET"
 """What stands in the dump for the bucket."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", [3, 5])
-def test_taken_over_in_the_middle_of_a_bucket(
-    version: int, kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_taken_over_in_the_middle_of_a_bucket(version: int, server: DatabaseServer, tmp_path: Path) -> None:
     """The target is as an earlier version left it half-way; after one round it is as the source, and its state is of our version."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     replay = Replay(corpus=SHOP, server=server, folder=tmp_path)
     dump = (FIXTURES / "earlier_states" / f"version_{version}.sql").read_text(encoding="utf-8")
     middle, last = SHOP.cuts[(len(SHOP.cuts) - 1) // 2], SHOP.cuts[-1]

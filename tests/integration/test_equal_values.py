@@ -11,7 +11,7 @@ import pytest
 
 from storage_consumer.cli.main import main
 from storage_consumer.spark.pipeline import SparkPipeline
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.harness.small_export import export
 from tests.integration.rounds import content, of, once
@@ -70,12 +70,8 @@ def follow(error: str, server: DatabaseServer) -> None:
 
 @pytest.mark.parametrize("how", ["insert", "update", "later"])
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_both_rows_are_named(
-    kind: str, key: str, how: str, bucket: SmallBucket, request: pytest.FixtureRequest
-) -> None:
+def test_both_rows_are_named(server: DatabaseServer, key: str, how: str, bucket: SmallBucket) -> None:
     """By insert, by update, and in a later round: the row that is there stays, and the error names both, the key, both values and the collation."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     table(bucket, key)
     rows = [change(key, 2, 1, "a"), change(key, 2, 2, "other")]
     if how == "update":
@@ -104,15 +100,13 @@ def test_both_rows_are_named(
 
 
 @pytest.mark.parametrize("key", ["primary", "unique"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_way_on(kind: str, key: str, bucket: SmallBucket, request: pytest.FixtureRequest) -> None:
+def test_the_way_on(server: DatabaseServer, key: str, bucket: SmallBucket) -> None:
     """What the error prints makes the table go on, with all rows; a TiDB's primary key alone has no statement."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     table(bucket, key)
     bucket.rows("d.t", 1, *(change(key, 2, number, name) for number, name in enumerate(("a", "A", "a ", "b"))))
     bucket.metadata(ts(3))
     error = of(once(bucket, server), "d.t").error
-    if (kind, key) == ("tidb", "primary"):
+    if (server.kind, key) == ("tidb", "primary"):
         assert "new_collations_enabled_on_first_bootstrap" in error
         return
     follow(error, server)
@@ -122,12 +116,8 @@ def test_the_way_on(kind: str, key: str, bucket: SmallBucket, request: pytest.Fi
 
 @pytest.mark.parametrize("writers", [1, 5])
 @pytest.mark.parametrize("rounds", [1, 4])
-@pytest.mark.parametrize("kind", KINDS)
-def test_keys_that_are_spelled_anew(
-    kind: str, rounds: int, writers: int, bucket: SmallBucket, request: pytest.FixtureRequest
-) -> None:
+def test_keys_that_are_spelled_anew(server: DatabaseServer, rounds: int, writers: int, bucket: SmallBucket) -> None:
     """Where the source finds the spellings equal too: split updates, plain ones that do not show the old key, repeats, and a key that comes again."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     table(bucket, "primary")
     rows = [
         [change("primary", 2, n, name) for n, name in enumerate(("a", "b", "c", "d1", "e"))],
@@ -149,10 +139,8 @@ def test_keys_that_are_spelled_anew(
     assert names(server) == [(0, "a"), (1, "B"), (2, "C"), (4, "e")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_delete_takes_no_other_spelling(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest) -> None:
+def test_a_delete_takes_no_other_spelling(server: DatabaseServer, bucket: SmallBucket) -> None:
     """A key that came and went within a window leaves the row of another spelling alone."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     table(bucket, "primary")
     bucket.rows("d.t", 1, change("primary", 2, 1, "a"))
     bucket.metadata(ts(3))
@@ -163,17 +151,15 @@ def test_a_delete_takes_no_other_spelling(kind: str, bucket: SmallBucket, reques
     assert names(server) == [(1, "a")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_with_keys_that_the_target_finds_equal(
-    kind: str, bucket: SmallBucket, request: pytest.FixtureRequest, tmp_path: Path
+    server: DatabaseServer, bucket: SmallBucket, tmp_path: Path
 ) -> None:
     """A load halts, and names both rows; where the target can tell them apart, the load goes on after what the error says."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     folder = export(tmp_path / "export", 20, {"t": ["('a',1),\n('b',2)", "('A',3)"]}, body=_COPIED)
     bucket.metadata(ts(30))
     error = of(once(bucket, server, dump=folder.as_uri(), start_ts=1), "d.t").error
     assert "the row with name = 'A' was not written, for the target holds the row with name = 'a'" in error
-    if kind != "tidb":
+    if server.kind != "tidb":
         follow(error, server)
         assert once(bucket, server, dump=folder.as_uri(), start_ts=1).halted == ()
         assert sorted(server.query("SELECT id FROM d.t")) == [(1,), (2,), (3,)]
@@ -188,12 +174,10 @@ def moving(bucket: SmallBucket) -> list[tuple[Any, ...]]:
     return [(apart * n, f"n{(n + 7) % many}") for n in range(many)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_killed_between_the_two_jobs(
-    kind: str, bucket: SmallBucket, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    server: DatabaseServer, bucket: SmallBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that wait for others to make way are written by a second job, or by the next start if the first job was the last of its process."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     expected = moving(bucket)
     bucket.metadata(ts(3))
     once(bucket, server, partitions=7)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.integration.rounds import of, once
 
@@ -49,11 +49,9 @@ HELD_BY_TIDB = frozenset(("latin", "place"))
 """TiDB's latin1 holds every character; it knows no spatial types, so there is no such table."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_the_target_cannot_hold(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest) -> None:
+def test_what_the_target_cannot_hold(server: DatabaseServer, bucket: SmallBucket) -> None:
     """Each value that the target would refuse or change stops its table, named by row and column; the others go on (T2)."""
-    server: DatabaseServer = request.getfixturevalue(kind)
-    cases = {name: case for name, case in REFUSED.items() if not (kind == "tidb" and name in HELD_BY_TIDB)}
+    cases = {name: case for name, case in REFUSED.items() if not (server.kind == "tidb" and name in HELD_BY_TIDB)}
     bucket.create("d.fine")
     bucket.rows("d.fine", 1, row("d.fine", 5, "1", '"fine"'))
     for name, (source, attributes, target, value, _) in cases.items():
@@ -72,7 +70,7 @@ def test_what_the_target_cannot_hold(kind: str, bucket: SmallBucket, request: py
         found = of(summary, f"d.{name}")
         assert found.state == "halted", name
         assert re.search(why, found.error), found.error
-        if (kind, name) != ("tidb", "document"):  # whose answer names no column
+        if (server.kind, name) != ("tidb", "document"):  # whose answer names no column
             assert re.search(r"column[: ]+[`'\w.]*c\b|'c'|`c`|t\.c|\.c`", found.error), found.error
         if name != "place":
             assert "row 2" in found.error, found.error
@@ -148,10 +146,8 @@ KEPT: dict[str, tuple[str, dict[str, str], str, list[str], str, list[Any]]] = {
 """Table → the source's type, its attributes, the target's type, values, how they are asked for, and what comes back."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_arrives(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest) -> None:
+def test_what_arrives(server: DatabaseServer, bucket: SmallBucket) -> None:
     """Floats to the last bit, characters of every charset, fixed binaries, zero dates and long decimals arrive as they were (T2)."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
     for name, (source, attributes, target, values, *_) in KEPT.items():
         columns = (column("id", "INT", key=True), {**column("c", source), **attributes})

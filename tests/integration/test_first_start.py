@@ -18,13 +18,6 @@ WIDER = (*ID_NAME, column("more", "INT"))
 BODY = "id INT PRIMARY KEY, name VARCHAR(20)"
 
 
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
-
-
 @pytest.fixture
 def copied(server: DatabaseServer) -> DatabaseServer:
     """The same with a database of the source's defaults, as a copy has made it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.harness.small_export import export
 from tests.integration.rounds import once
@@ -17,12 +17,8 @@ _BODY = "  `id` int NOT NULL,\n  `name` varchar(20) DEFAULT NULL,\n  `g` int GEN
 
 
 @pytest.mark.parametrize("key", ["`g`", "`id`,`g`"], ids=["wholly", "in part"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_and_the_changes_after_it(
-    kind: str, key: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
-) -> None:
+def test_a_copy_and_the_changes_after_it(server: DatabaseServer, key: str, tmp_path: Path, spark: SparkSession) -> None:
     """The copy is loaded once, and changes after it find its rows."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket = SmallBucket(root=tmp_path / "bucket")
     full = export(tmp_path / "full", 10, {"t": ["(1,'copy'),\n(2,'copy')", "(3,'copy')"]}, body=_BODY.format(key))
     columns = (

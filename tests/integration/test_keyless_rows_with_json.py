@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.integration.rounds import of, once
 
@@ -14,12 +14,8 @@ TABLE, NAMES = "d.t", ("u", "j", "v")
 COLUMNS = (column("u", "INT"), column("j", "JSON"), column("v", "INT"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_update_takes_the_place_of_its_row(
-    bucket: SmallBucket, kind: str, spark: SparkSession, request: pytest.FixtureRequest
-) -> None:
+def test_an_update_takes_the_place_of_its_row(bucket: SmallBucket, server: DatabaseServer, spark: SparkSession) -> None:
     """The former row is found by the server, though no variable holds a JSON value as such."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
     bucket.schema(TABLE, ts(1), "CREATE TABLE `t` (`u` INT UNIQUE, `j` JSON, `v` INT)", 3, COLUMNS)
     bucket.rows(TABLE, 1, *(row(TABLE, 5, str(n), '"{""a"": [1, 2.5, ""x""]}"', "1", names=NAMES) for n in (1, 2)))

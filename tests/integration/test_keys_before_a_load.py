@@ -45,12 +45,8 @@ def test_no_row_pushes_out_another(
     assert not server.query("SHOW INDEX FROM d.t WHERE Key_name = 'more'")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_key_that_is_added_after_a_load(
-    kind: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
-) -> None:
+def test_a_key_that_is_added_after_a_load(server: DatabaseServer, tmp_path: Path, spark: SparkSession) -> None:
     """The table halts, as one does that no copy was loaded into; and a load that replaces its rows creates it as the source has it."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket = SmallBucket(root=tmp_path / "bucket")
     full = export(tmp_path / "full", 10, {"t": ["(1,'copy')"]})
     bucket.schema("d.t", ts(1), f"CREATE TABLE `t` (\n{BODY}\n)", CREATE_TABLE, COLUMNS)
@@ -70,12 +66,8 @@ def test_a_key_that_is_added_after_a_load(
         assert sorted(server.query("SELECT id FROM d.t")) == [(1,), (tick,)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_texts_that_the_target_would_take_for_one(
-    kind: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
-) -> None:
+def test_texts_that_the_target_would_take_for_one(server: DatabaseServer, tmp_path: Path, spark: SparkSession) -> None:
     """A key over a collation that does not tell case is not the source's, so the table is created as the copy has it."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     body = "  `id` int NOT NULL,\n  `name` varchar(20) NOT NULL,\n  PRIMARY KEY (`name`)"
     server.query("CREATE DATABASE d")
     server.query(f"CREATE TABLE d.t ({body}) DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_general_ci")
@@ -93,12 +85,10 @@ def test_texts_that_the_target_would_take_for_one(
         assert sorted(server.query("SELECT id FROM d.t")) == [(1,), (2,), (3,), (4,)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_rows_that_come_before_the_load_begins(
-    kind: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    server: DatabaseServer, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that was empty when the feed began is not dropped with what somebody has written into it since: it halts."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     server.query("CREATE DATABASE d")
     server.query(f"CREATE TABLE d.t ({BODY})")
     begin = StoredLoads.begin

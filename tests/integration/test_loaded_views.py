@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.harness.program import command
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, ts
 from tests.harness.small_export import HEAD, export
 from tests.integration.rounds import once
@@ -26,16 +26,13 @@ def view(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["whole", "broken"])
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_view_is_replaced(
-    kind: str,
+    server: DatabaseServer,
     broken: bool,  # noqa: FBT001 - a variant
     tmp_path: Path,
     spark: SparkSession,
-    request: pytest.FixtureRequest,
 ) -> None:
     """Only when asked to: what somebody made of it in the target is dropped, whether it can be read or not, and the source's is created."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket = SmallBucket(root=tmp_path / "bucket")
     bucket.create("d.t")
     bucket.schema("d.v", ts(3), "CREATE VIEW `d`.`v` AS SELECT `id` FROM `d`.`t`", CREATE_VIEW, ())

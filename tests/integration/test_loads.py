@@ -13,7 +13,7 @@ from tests.harness.corpora import FIXTURES, CorpusSource, available, chosen
 from tests.harness.dumps import Dump
 from tests.harness.handover_history import History, journal_faults, of_history, recorded
 from tests.harness.handovers import Handover, begun
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.structure_check import StructureCheck
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -52,13 +52,9 @@ def handover(source: CorpusSource, server: DatabaseServer, folder: Path) -> Hand
 SOURCES = chosen(available(FIXTURES), workloads=tuple(CASES), variants=("csv", "json"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", chosen(SOURCES, archs=("new",)), ids=str)
-def test_an_export_and_the_rest_of_the_bucket(
-    source: CorpusSource, kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_an_export_and_the_rest_of_the_bucket(source: CorpusSource, server: DatabaseServer, tmp_path: Path) -> None:
     """Tables with keys and without, on each server, by CSV and by canal-json."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     handover(source, server, tmp_path).goes_on()
     phases = server.query("SELECT DISTINCT phase FROM storage_consumer.table_load")
     assert phases == ((LoadPhase.DONE,),)
@@ -84,13 +80,11 @@ def test_a_program_that_ends_between_two_rounds_goes_on(
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("workload", EARLY)
 def test_each_statement_near_the_export_takes_effect_once(
-    workload: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    workload: str, server: DatabaseServer, tmp_path: Path
 ) -> None:
     """Rows and structures are the source's at the end, and no statement ran whose effect the export holds by its TSO."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     history = History(unpacked(tmp_path) / workload)
     dump = Dump(history.folder / EARLY[workload])
     corpus = recorded(history, server, tmp_path / "corpus")

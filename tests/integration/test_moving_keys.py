@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.integration.rounds import content, once
 
@@ -125,8 +125,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("writers", [1, 16])
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_row_is_right(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest, writers: int) -> None:
+def test_every_row_is_right(server: DatabaseServer, bucket: SmallBucket, writers: int) -> None:
     """What moves, and how it is told, makes no difference.
 
     An insert of a row that is there, an update of one that is not, and two deletes of one (C12); an update of all keys and keys
@@ -134,7 +133,6 @@ def test_every_row_is_right(kind: str, bucket: SmallBucket, request: pytest.Fixt
     in two unique columns (C16); a key that is deleted and comes again within one batch (C18); unique values that one row gives
     up right before another one takes them, ten thousand times (C21).
     """
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
     for name, table in TABLES.items():
         table.write(bucket, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness.program import command
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, of, once
 
@@ -14,13 +14,6 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("sp
 CREATE_VIEW = 21
 HEAD = "CREATE ALGORITHM = UNDEFINED DEFINER = CURRENT_USER SQL SECURITY DEFINER VIEW"
 WIDER = (*ID_NAME, column("note", "INT"))
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each kind of server."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
 
 
 def test_names_that_were_typed_in_another_database(bucket: SmallBucket, server: DatabaseServer) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.harness.corpora import THOROUGH, Corpus, CorpusSource, available, chosen
 from tests.harness.plans import planned_and_run
 from tests.harness.replay import Replay
-from tests.harness.servers import KINDS, DatabaseServer, learn_zone
+from tests.harness.servers import DatabaseServer, learn_zone
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 SOURCES = chosen(available(), workloads=("ddl_storm", "generated", "views"), variants=("csv",), archs=("classic",))
@@ -38,13 +38,9 @@ def rounds(corpus: Corpus, way: str, server: DatabaseServer, folder: Path) -> li
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", ALL_SOURCES, ids=str)
-def test_equal_to_the_round(
-    source: CorpusSource, kind: str, request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_equal_to_the_round(source: CorpusSource, server: DatabaseServer, spark: SparkSession, tmp_path: Path) -> None:
     """Statements, reasons, skips, halts and rows are those of the round, with all statements of a bucket in one."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     assert rounds(source.open(tmp_path), "whole", server, tmp_path / "replay") == [[]]
 
 

@@ -11,7 +11,7 @@ import pytest
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.summary import RoundSummary
 from tests.harness.pages import RIGHTS
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, once
 
@@ -70,11 +70,9 @@ def second_half(bucket: SmallBucket) -> None:
     bucket.metadata(ts(20))
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("local_infile", [True, False], ids=["load data", "literals"])
-def test_enough(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest, *, local_infile: bool) -> None:
+def test_enough(server: DatabaseServer, bucket: SmallBucket, *, local_infile: bool) -> None:
     """With the rights that the pages list, and no others, every kind of statement and rows runs."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     with user(server, RIGHTS) as uri:
         for half in (first_half, second_half):
             half(bucket)
@@ -103,13 +101,9 @@ def grant(server: DatabaseServer, summary: RoundSummary, granted: set[str]) -> s
     return new
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("local_infile", [True, False], ids=["load data", "literals"])
-def test_errors_say_what_to_grant(
-    kind: str, bucket: SmallBucket, request: pytest.FixtureRequest, *, local_infile: bool
-) -> None:
+def test_errors_say_what_to_grant(server: DatabaseServer, bucket: SmallBucket, *, local_infile: bool) -> None:
     """A user with no right but on the state: each error is a table's own and holds a GRANT; what they say together is enough."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     granted: set[str] = set()
     with user(server, "SHOW VIEW") as uri:
         for half, end in ((first_half, ts(9)), (second_half, ts(20))):
@@ -122,10 +116,8 @@ def test_errors_say_what_to_grant(
     assert content(server, "e.moved") == [(1, "x")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_rights_on_the_state(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest) -> None:
+def test_rights_on_the_state(server: DatabaseServer, bucket: SmallBucket) -> None:
     """Where the state's own schema lacks a right the program ends, and says what to grant there."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     first_half(bucket)
     with user(server, RIGHTS) as uri:
         for rights, left in (("ALL", "CREATE"), ("UPDATE", "SELECT, INSERT, CREATE")):

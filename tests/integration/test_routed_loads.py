@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, row, ts
 from tests.harness.small_export import HEAD, export
 from tests.integration.rounds import once
@@ -15,12 +15,8 @@ from tests.integration.rounds import once
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_feed_that_begins_with_an_export(
-    kind: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
-) -> None:
+def test_a_feed_that_begins_with_an_export(server: DatabaseServer, tmp_path: Path, spark: SparkSession) -> None:
     """The database of the route is created, a later start finds the rows there, and nothing comes to the table's own name."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket, full = SmallBucket(root=tmp_path / "bucket"), export(tmp_path / "full", 10, {"t": ["(1,'copy')"]})
     bucket.create("d.t")
 
@@ -37,12 +33,8 @@ def test_a_feed_that_begins_with_an_export(
     assert server.query("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'd'") == ((0,),)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_database_without_a_table(
-    kind: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
-) -> None:
+def test_a_database_without_a_table(server: DatabaseServer, tmp_path: Path, spark: SparkSession) -> None:
     """It is created under the name of its route, with its own defaults, and takes the table that is created later."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     bucket, full = SmallBucket(root=tmp_path / "bucket"), export(tmp_path / "full", 10, {"t": ["(1,'copy')"]})
     (full / "bare-schema-create.sql").write_text(
         f"{HEAD}CREATE DATABASE `bare` /*!40100 DEFAULT CHARACTER SET latin1 COLLATE latin1_bin */;\n", encoding="utf-8"

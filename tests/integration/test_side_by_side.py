@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from storage_consumer.clock import Stop
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 from tests.harness.waiting import wait_until
 from tests.integration.rounds import consumer, content
@@ -18,13 +18,6 @@ from tests.integration.rounds import consumer, content
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 WIDER = (*ID_NAME, column("more", "INT"))
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn, without any database."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
 
 
 @contextmanager

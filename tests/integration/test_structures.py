@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.harness.corpora import FIXTURES, CorpusSource, available
 from tests.harness.replay import replayed
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.structure_check import StructureCheck
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
@@ -19,13 +19,9 @@ ENOUGH = 300
 """Properties that each of them has at least."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", SOURCES, ids=str)
-def test_structure_equals(
-    source: CorpusSource, kind: str, request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_structure_equals(source: CorpusSource, server: DatabaseServer, spark: SparkSession, tmp_path: Path) -> None:
     """Columns are as the source showed them, everything else as the same statements leave it on a server of this kind."""
-    server: DatabaseServer = request.getfixturevalue(kind)
     structures = StructureCheck()
     replayed(source.open(tmp_path / "corpus"), "steps", server, tmp_path / "replay", structures)
     assert structures.total.facts > ENOUGH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.integration.rounds import content, of, once
 
@@ -13,13 +13,6 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("sp
 CREATE, ALTER = 1, 26
 BY_NAME = (column("name", "VARCHAR", key=True, ColumnPrecision="20"), column("more", "INT"))
 OTHER_CASE = [("A", 2), ("a", 1)]
-
-
-@pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """Each server in turn."""
-    found: DatabaseServer = request.getfixturevalue(request.param)
-    return found
 
 
 def _table(bucket: SmallBucket, name: str) -> None:

@@ -144,7 +144,7 @@ def test_wrong_commands_are_seen(line: str, told: str) -> None:
         ("run by: tests/acceptance/test_missing.py::test_a", "there is no"),
         ("run by: tests/acceptance/test_table_verbs.py::test_missing", "has no test_missing"),
         ("run by: tests/acceptance/test_inspect.py::test_a_bucket_in_s3", "does not have"),
-        ("run by: tests/acceptance/test_table_verbs.py::test_copy_while_it_runs", ""),
+        ("run by: tests/acceptance/situations/test_stopped_tables.py::test_halts_by_kind", ""),
     ],
 )
 def test_wrong_markers_are_seen(marker: str, told: str) -> None:
