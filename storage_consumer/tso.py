@@ -94,6 +94,8 @@ _SECONDS = 10**9
 """Numbers below are taken as they are; times of Unix begin here, in 2001."""
 _FIRST = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
 """The TSO of 2015, before which there was no TiDB."""
+_UNIX_NANOSECONDS = range(1_420_070_400 * 10**9, 4_102_444_800 * 10**9)
+"""Times of Unix from 2015 to 2100 in nanoseconds; as TSOs they would be from after 2140."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -117,9 +119,10 @@ def tso_of_instant(instant: Instant, *, is_end: bool = False) -> int:
 
 
 def _of_tidb(tso: int) -> int:
-    if _SECONDS <= tso < _FIRST:
+    if _SECONDS <= tso < _FIRST or tso in _UNIX_NANOSECONDS:
+        would_be = "before 2015" if tso < _FIRST else "after 2140"
         raise ValueError(
-            f"{tso} is no TSO of a TiDB: it would be from before 2015. Give a time of Unix as one with its zone, such as "
+            f"{tso} is no TSO of a TiDB: it would be from {would_be}. Give a time of Unix as one with its zone, such as "
             "2026-11-23T10:00:00Z"
         )
     return tso

@@ -115,12 +115,13 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     `ConfigError` for anything unknown, naming the nearest known word; ``--help`` and ``--version``
     print and raise SystemExit(0), and so does a line without words, which shows the commands.
     """
-    takes_value = {flag for option in OPTIONS if not option.switch for flag in flags_of(option)}
+    options = (*OPTIONS, *(flag for verb in VERBS.values() for flag in verb.flags))
+    takes_value = {flag for option in options if not option.switch for flag in flags_of(option)}
     words: list[str] = []
     for word in argv:
         # Two flags are short ones; all others of one dash are Go's way to write long ones.
         long = f"-{word}" if _GO_FLAG.fullmatch(word) and word not in {"-h", "-V"} else word
-        # argparse would take a value such as -05:00 for a flag, and the text of `ddl --sql` may
+        # argparse would take a value such as -05:00 or -1h for a flag, and the text of `ddl --sql` may
         # begin with a comment: `=` binds them.
         is_text = words[:1] == ["ddl"] and words[-1] == "--sql"
         if words and (is_text or (words[-1] in takes_value and re.match(r"-\d", word))):
@@ -143,8 +144,8 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
         # Without its value, which may be a secret.
         name = word.partition("=")[0]
         raise ConfigError(f"{_not_taken(verb, name)}; see {PROGRAM} {verb.name} --help")
-    options = {key: value for key, value in vars(parsed).items() if value is not None}
-    return str(options.pop("verb")), options
+    given = {key: value for key, value in vars(parsed).items() if value is not None}
+    return str(given.pop("verb")), given
 
 
 def _not_taken(verb: Verb, name: str) -> str:

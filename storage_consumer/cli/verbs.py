@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import partial
 from types import MappingProxyType
 
 from storage_consumer.cli.verb import (
@@ -29,7 +30,6 @@ from storage_consumer.config import parsers
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
-from storage_consumer.tso import parse_instant
 
 PROGRAM = "storage-consumer"
 RUN = "run"
@@ -52,14 +52,14 @@ class ChangesFlags(FlagsOfAll):
         "VALUE",
     )
     from_: int | None = flag(
-        "From this commit ts on (inclusive): a TSO, or a time with its zone. Without it from the beginning.",
+        "From this commit ts on (inclusive): a TSO, a time with its zone, or -1h30m for so long ago. Without it from the beginning.",
         "TIME",
-        parsers.instant,
+        parsers.recent_instant,
     )
     to: int | None = flag(
         "Up to this commit ts (inclusive). Without it up to the bucket's checkpoint.",
         "TIME",
-        lambda given: parse_instant(str(given), is_end=True),
+        partial(parsers.recent_instant, is_end=True),
     )
     follow: bool = switch("Go on with what becomes complete, every flush-interval, until Ctrl-C.")
     format: str | None = flag("How each change is printed: json without it.", "json|sql|undo-sql|flat|debezium")

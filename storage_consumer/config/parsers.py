@@ -14,9 +14,10 @@ import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage_consumer.tso import parse_instant
+from storage_consumer.tso import parse_instant, tso_of_instant
 
 Parser = Callable[[object], object]
 
@@ -223,6 +224,16 @@ def instant(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"a TSO or a time as text is expected, not {value!r}")  # noqa: TRY004 - one exception for every value that does not fit
     return parse_instant(str(value))
+
+
+def recent_instant(value: object, *, is_end: bool = False) -> int:
+    """Return a TSO as `parse_instant` does, or that of so long ago by this machine's clock, such as ``-1h30m``."""
+    given = str(value).strip()
+    if not given.startswith("-"):
+        return parse_instant(given, is_end=is_end)
+    # No more than a date can be moved by; that is before 1970, and refused.
+    ago = timedelta(seconds=min(seconds_of(given[1:]), 1e10))
+    return tso_of_instant(datetime.now(UTC) - ago, is_end=is_end)
 
 
 def config_paths(value: object) -> object:

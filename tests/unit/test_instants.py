@@ -99,6 +99,7 @@ def test_a_tso() -> None:
         ("2026-11-23T10:00:00+25:00", "is no time"),
         ("1969-12-31T23:59:59Z", "before 1970"),
         ("0001-01-01T00:00:00+23:00", "before 1970"),
+        ("1790000000000000000", "no TSO of a TiDB: it would be from after 2140"),
     ],
 )
 def test_what_is_no_instant(given: str, told: str) -> None:

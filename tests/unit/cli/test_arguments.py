@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from storage_consumer.cli.verb import Verb
 from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS, PRECEDENCE, Option
 from storage_consumer.errors import ConfigError
+from storage_consumer.model import tso_of
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.flag], ids=lambda option: str(option.name))
@@ -49,6 +51,18 @@ def test_the_name_of_ticdcs_flag_is_taken() -> None:
 def test_a_value_may_begin_with_a_dash() -> None:
     """A time zone west of Greenwich needs no special spelling."""
     assert parse(["run", "--tz", "-08:00", "--once"])[1] == {"tz": "-08:00", "once": "true"}
+
+
+def test_a_window_may_be_said_as_so_long_ago() -> None:
+    """By this machine's clock; its end is the last TSO of its millisecond. What is no duration is refused."""
+    now = tso_of(time.time())
+    own, _ = VERBS["changes"].divided(parse(["changes", "--from", "-1h30m", "--to=-5m"])[1])
+    assert 0 <= own.from_ - (now - (5_400_000 << 18)) < 60_000 << 18
+    assert 0 <= own.to - (now - (300_000 << 18)) < 60_000 << 18
+    assert own.to & (1 << 18) - 1 == (1 << 18) - 1
+    for wrong, told in (("-1", "a duration like"), ("-9999999999999h", "before 1970"), ("1h", "a TSO or a time")):
+        with pytest.raises(ConfigError, match=f"--from: .*{told}"):
+            VERBS["changes"].divided({"from": wrong})
 
 
 def test_config_may_be_given_several_times() -> None:
