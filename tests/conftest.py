@@ -39,9 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the servers of a tier, and JVMs that start fast where many do."""
-    if config.getoption("--tier") != QUICK and not config.option.collectonly:
-        use_class_archive()
+    """Have the servers of a tier."""
     if config.getoption("--tier") == NEWER_MARIADB:
         os.environ[servers.MARIADB_IS_NEWER] = "1"
 
@@ -57,6 +55,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out := set(items) - set(kept):
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = kept
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have JVMs that start fast, where many do."""
+    is_run = session.config.getoption("--tier") != QUICK and not session.config.option.collectonly
+    if is_run and any(item.get_closest_marker("spark") for item in session.items):
+        use_class_archive()
 
 
 @pytest.fixture(autouse=True)

@@ -367,12 +367,13 @@ def refuse_other_runs(head: ExportMetadata, listed: Sequence[StoredObject]) -> N
             f"{_named(older)}, before {_time(first)}, which is the earliest time that its {METADATA} leaves for this export to have begun (as of "
             f"{_time(snapshot) if snapshot else 'no TSO'}, Started dump at {head.started_at}): files of two exports lie in one folder, and rows of the "
             f"older one would be loaded too; {AGAIN}, or move all files away that are older. If all files are of this export and only "
-            "lost their times when they were unpacked or copied, give all of them one time (`touch`)"
+            "lost their times when they were unpacked or copied, give all of them one time (`touch`, or in an object store a copy onto itself)"
         )
     if newer := [stored for stored in listed if stored.modified > last]:
         raise ExportUnfinished(
             f"{_named(newer)}, after {METADATA}, which is written last: another export into the same folder has begun since, or failed; wait "
-            f"for it, or {AGAIN}. If you changed the file yourself, make {METADATA} younger again (`touch`)"
+            f"for it, or {AGAIN}. If you changed the file yourself, make {METADATA} younger again (`touch`, or in "
+            "an object store a copy onto itself)"
         )
 
 

@@ -129,8 +129,9 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
     "changes": {
         DONE: Ending("all changes of the window were printed, or nobody reads them any more", ""),
         FAILED: Ending(
-            "the storage did not answer, has no metadata, or a file cannot be read; what came before was printed",
-            "The message names file, row and table with the next step; with --table the files of other tables do not matter.",
+            "the storage did not answer, has no metadata, or a file cannot be read, and what came before was printed; or "
+            "undo-sql cannot take the window back, and nothing was printed",
+            "The message names file, row, statement and table with the next step; with --table the files of other tables do not matter.",
         ),
         MISCONFIGURED: Ending(
             "the arguments are wrong, a setting is missing, or the window ends beyond the bucket's checkpoint",

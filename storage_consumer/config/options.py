@@ -194,7 +194,7 @@ class Options(TypedDict, total=False):
     source_password_file: Annotated[
         File,
         "File that holds the source's password (one newline at its end is ignored).",
-        {"toml": "consumer.load.source-password-file"},
+        {"toml": "consumer.load.source-password-file", "parse": parsers.named_path},
     ]
     source_password: Annotated[
         Text,
@@ -296,7 +296,7 @@ class Options(TypedDict, total=False):
     downstream_password_file: Annotated[
         File,
         "File that holds the target's password (one newline at its end is ignored).",
-        {"group": "the target"},
+        {"group": "the target", "parse": parsers.named_path},
     ]
     downstream_password: Annotated[
         Text,
@@ -465,7 +465,8 @@ class Options(TypedDict, total=False):
         Text,
         "Command to run, without a shell and with a JSON document on standard input, when a table halts or goes on, "
         "at a take-over, and when the program fails.",
-        {"parse": parsers.command, "default": (), "metavar": "COMMAND"},
+        # Repeatable so that a second one is seen, and refused.
+        {"parse": parsers.command, "default": (), "metavar": "COMMAND", "repeatable": True},
     ]
     no_progress: Annotated[Switch, "No progress bar on a terminal."]
     enable_profiling: Annotated[

@@ -79,6 +79,10 @@ def command(value: object) -> tuple[str, ...]:
     """Return the words of a command, split as a shell would; no message quotes them, since they may hold a secret."""
     if value == ():
         return ()
+    if isinstance(value, list):
+        if len(value) != 1:
+            raise ValueError("one command takes the documents, and several were given: give one that calls the others")
+        value = value[0]
     try:
         words = tuple(shlex.split(value)) if isinstance(value, str) else ()
     except ValueError as error:
@@ -118,6 +122,13 @@ def path(value: object) -> str:
         return str(Path(given).expanduser()) if given else ""
     except RuntimeError as error:
         raise ValueError(f"{given!r} names the home directory of a user who is not known here") from error
+
+
+def named_path(value: object) -> str:
+    """Return what `path` does for a path that is not empty: nobody who gives one means none."""
+    if not (found := path(value)):
+        raise ValueError("a path is expected, not an empty text")
+    return found
 
 
 def boolean(value: object) -> bool:

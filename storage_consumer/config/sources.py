@@ -334,11 +334,9 @@ class Places:
             try:
                 return Given(value=option.parse(given), origin=origin)
             except ValueError as error:
-                shown = (
-                    # A parser's message may quote the value, and these values hold secrets.
-                    str(error) if "uri" not in option.name and "password" not in option.name else "a text is expected"
-                )
-                raise ConfigError(f"{origin}: {shown}") from None
+                # A parser's message may quote the value, and these values hold secrets.
+                is_secret = "uri" in option.name or option.name.endswith("password")
+                raise ConfigError(f"{origin}: {'a text is expected' if is_secret else error}") from None
         return Given(value=option.default, origin="")
 
     def candidates(self, keyword: str) -> list[tuple[object, str]]:

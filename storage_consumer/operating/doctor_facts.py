@@ -169,7 +169,10 @@ class Facts:
             return not selection.filter.leaves_out(name)
 
         def opened() -> OpenCopy:
-            return opened_export(config.loading.dump, self.upstream, given.secrets, is_taken=is_taken)[0]
+            try:
+                return opened_export(config.loading.dump, self.upstream, given.secrets, is_taken=is_taken)[0]
+            except StorageConsumerError as fault:
+                raise StorageConsumerError(f"the export of --dump could not be read: {fault}") from fault
 
         return self._once("bucket-export", opened, _LISTING)
 

@@ -273,6 +273,15 @@ def test_what_was_not_given_is_not_looked_at(there: Scene) -> None:
         answered("doctor", {}, {})
 
 
+def test_an_export_that_is_gone(there: Scene, tmp_path: Path) -> None:
+    """It is a finding that names the option, also without a target, which could tell whether the feed has begun."""
+    there.options["dump"] = (tmp_path / "gone").as_uri()
+    del there.options["downstream_uri"]
+    found = there.examine()["bucket-export"]
+    assert found.verdict == Verdict.FAIL
+    assert found.text.startswith("the export of --dump could not be read: ")
+
+
 def test_exit_codes_and_document(there: Scene) -> None:
     """Warnings end with 0, a fault with 4; an unknown group is refused, and the document has stable keys."""
     there.bucket.metadata(now(-3600))

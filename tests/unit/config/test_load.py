@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.cli.arguments import parse
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.parsers import Document
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
@@ -158,6 +159,20 @@ def test_files_are_named_by_whole_paths(tmp_path: Path, monkeypatch: pytest.Monk
     found = _load({"downstream_password_file": "password", "ssl_ca": "ca.pem"}).config.downstream
     assert (found.password_file, found.ssl_ca) == (str(tmp_path / "password"), str(tmp_path / "ca.pem"))
     assert _load().config.downstream.password_file == ""
+
+
+@pytest.mark.parametrize("keyword", ["downstream_password_file", "source_password_file"])
+def test_an_empty_path_of_a_password_is_refused(keyword: str) -> None:
+    """It comes from a variable of a script that is not set; an account without a password is not what was meant."""
+    with pytest.raises(ConfigError, match=f"--{keyword.replace('_', '-')}: a path is expected, not an empty text"):
+        _load({keyword: "", "source": "tidb://r@h:4000/"})
+
+
+def test_two_commands_for_alerts_are_refused() -> None:
+    """The first one would be told nothing, without a word."""
+    with pytest.raises(ConfigError, match="--on-halt: one command takes the documents"):
+        _load(parse(["run", "--on-halt", "mail -s halt", "--on-halt=page"])[1])
+    assert _load(parse(["run", "--on-halt", "mail -s halt"])[1]).program.on_halt == ("mail", "-s", "halt")
 
 
 def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
