@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.test_ddl_verbs import run_arguments
 from tests.harness.program import command, program
+from tests.harness.s3_server import S3Server
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.small_export import export
@@ -30,8 +31,14 @@ def source(mysql: DatabaseServer) -> DatabaseServer:
     return mysql
 
 
-def test_from_nothing_to_a_verified_replica(mariadb: DatabaseServer, source: DatabaseServer, tmp_path: Path) -> None:
-    """The start-ts comes from what `cdc` printed; after the run each table is equal, and `status` says that it was compared."""
+@pytest.mark.parametrize("store", ["folder", "s3"])
+def test_from_nothing_to_a_verified_replica(
+    store: str, request: pytest.FixtureRequest, mariadb: DatabaseServer, source: DatabaseServer, tmp_path: Path
+) -> None:
+    """The start-ts comes from what `cdc` printed; after the run each table is equal, and `status` says that it was compared.
+
+    The export may be in S3 though the bucket is a folder: keys of the environment open it.
+    """
     bucket = SmallBucket(root=tmp_path / "bucket")
     bucket.rows("d.a", 1, row("d.a", 8, "2", '"new"', operation="U"), row("d.a", 9, "4", '"new"'))
     bucket.schema("d.a", ts(1), "", 0)
@@ -47,7 +54,14 @@ def test_from_nothing_to_a_verified_replica(mariadb: DatabaseServer, source: Dat
     document = tmp_path / "changefeed.json"
     document.write_text(f"Create changefeed successfully!\nInfo: {json.dumps(printed)}\n", encoding="utf-8")
     arguments = [*run_arguments(bucket, mariadb), "--config", str(document), "--flush-interval", "200ms"]
-    with program([*arguments, "--dump", full.as_uri(), "--dump-tz", "UTC"], tmp_path / "log") as running:
+    dump, keys = full.as_uri(), dict[str, str]()
+    if store == "s3":
+        s3: S3Server = request.getfixturevalue("s3")
+        s3.upload(full, "guide", "full")
+        dump = f"s3://guide/full?endpoint={s3.endpoint}"
+        keys = {"AWS_ACCESS_KEY_ID": s3.reader.access_key, "AWS_SECRET_ACCESS_KEY": s3.reader.secret_access_key}
+    given = [*arguments, "--dump", dump, "--dump-tz", "UTC"]
+    with program(given, tmp_path / "log", environment=keys) as running:
         running.wait_for("round_finished", checkpoint=ts(12))
         wait_until("the tables have caught up", lambda: "2 ended" in command("load", server=mariadb).stdout)
         status = command("status", server=mariadb)

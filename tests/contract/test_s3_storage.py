@@ -200,11 +200,12 @@ class _Ranges(BaseHTTPRequestHandler):
     """A store of one object, of which it gives the range that is asked for."""
 
     content = b""
+    heeds = True
     asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         """The object, or the range of it."""
-        asked = self.headers.get("Range", "")
+        asked = self.headers.get("Range", "") if self.heeds else ""
         self.asked.append(asked)
         first, _, last = asked.removeprefix("bytes=").partition("-")
         start, size = int(first or 0), len(self.content)
@@ -253,6 +254,17 @@ def test_parts_of_an_object(ranges: S3Storage, start: int) -> None:
         assert b"".join(ranges.blocks("a", size, start, tag)) == _Ranges.content[start:]
     probe = ["", "bytes=1-1023"] if start else []
     assert _Ranges.asked == [*probe, *[f"bytes={start}-" if start else ""] * 2]
+
+
+@pytest.mark.parametrize(("size", "heeds"), [(500, True), (500, False), (3_000_000, False)])
+def test_parts_where_ranges_cannot_be_relied_on(
+    ranges: S3Storage, monkeypatch: pytest.MonkeyPatch, size: int, *, heeds: bool
+) -> None:
+    """A part of an object that is too short to show that ranges are heeded, or of a store that does not, is cut from the whole."""
+    monkeypatch.setattr(_Ranges, "content", os.urandom(size))
+    monkeypatch.setattr(_Ranges, "heeds", heeds)
+    for start in (1, 484, size - 1):
+        assert b"".join(ranges.blocks("a", 16, start)) == _Ranges.content[start:]
 
 
 def test_part_of_a_replaced_object(ranges: S3Storage) -> None:

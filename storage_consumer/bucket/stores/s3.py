@@ -147,11 +147,11 @@ class S3Storage(OrderedBucket):
         A download that breaks off is started again as long as the object is unchanged; bytes
         already yielded are not repeated.
         """
-        # A gateway that does not heed ranges would send other bytes.
-        if start and not self._heeds_ranges(path):
-            raise self._errors.unlisted(path)
+        # Of a gateway that does not heed ranges, or where a short object cannot show that it does,
+        # the whole is read, and what lies before is dropped.
+        begin = start if start and self._heeds_ranges(path) else 0
         sent, seen = start, tag
-        where = {"Range": f"bytes={start}-"} if start else {}
+        where = {"Range": f"bytes={begin}-"} if begin else {}
         for attempt in range(1, _DOWNLOADS + 1):
             # Every attempt asks for the same range; `skip` drops what was yielded before the break.
             answer = self._s3("get_object", path, Key=self._absolute(path), **where)
@@ -167,7 +167,7 @@ class S3Storage(OrderedBucket):
                 raise fault
             seen = found
             try:
-                for block in self._body(answer["Body"], size, skip=sent - start):
+                for block in self._body(answer["Body"], size, skip=sent - begin):
                     sent += len(block)
                     yield block
             except Exception as error:  # noqa: BLE001 - s3fs lets those of its HTTP library through
