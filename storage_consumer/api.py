@@ -230,7 +230,7 @@ class Consumer:
         """Compare the target with its source, both as of one commit-ts for each table: what ``storage-consumer verify`` does.
 
         `source` is the URI of the TiDB that the changefeed reads, or with `frozen` of any server that nobody writes to.
-        `options` are the fields of `VerifyOptions`. It may be called beside a running consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server or store does not answer.
+        `options` are the fields of `VerifyOptions`; with ``repair="apply"`` rows that differ are written as the source has them. It may be called beside a running consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server or store does not answer.
         """
         wishes, loaded = Wishes(**options, frozen=frozen), self._loaded
         target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)

@@ -336,6 +336,11 @@ class SnapshotState:
         return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found]
 
 
+def lease_lock(schema: str) -> str:
+    """Return the query that locks the lease: until its transaction ends, the owner opens no window and moves no checkpoint."""
+    return as_text(select(state_tables(schema).lease.c.epoch).with_for_update())[0]
+
+
 def _told(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the document that is told of a table: what was known before a comparison that is not finished, if it counts."""
     return dict(document.get(_BEFORE, document))

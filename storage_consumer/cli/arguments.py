@@ -253,7 +253,8 @@ def _fill(parser: _Parser, verb: Verb) -> None:
         words = words_of(flag.metavar)
         how: dict[str, Any] = {"metavar": flag.metavar, "action": _Once, "type": _one_of(words) if words else str}
         if flag.switch:
-            how = {"action": "store_const", "const": "true"}
+            more = {"nargs": "?", "metavar": flag.metavar} if flag.metavar else {"action": "store_const"}
+            how = {"const": "true", **more}
         if flag.repeatable:
             how["action"] = "append"
         parser.add_argument(*flags_of(flag), help=flag.help.replace("%", "%%"), **how)

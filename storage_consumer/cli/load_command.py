@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 
 from tqdm import tqdm
@@ -12,21 +14,25 @@ from tqdm import tqdm
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.checkpoint.tables import LoadRow
 from storage_consumer.cli.decision_commands import answer_table
-from storage_consumer.cli.endings import Answer, told
+from storage_consumer.cli.endings import Answer, ExitCode, told
 from storage_consumer.cli.screen import message, table, wrapped
 from storage_consumer.cli.verbs import LoadFlags, TableFlags
+from storage_consumer.clock import counted
 from storage_consumer.config.commands import command
 from storage_consumer.config.export_uris import with_time_zone
-from storage_consumer.config.load import load_source
-from storage_consumer.errors import ConfigError
+from storage_consumer.config.load import load_carried, load_source
+from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableName
+from storage_consumer.operating.compared_source import NotComparable
 from storage_consumer.operating.exporting import Exported, ExportWishes, exported, open_export_folder
+from storage_consumer.operating.mending import TableMending
 from storage_consumer.operating.state_questions import meant_table, refuse_running, request_load
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import meant, table_flag
+from storage_consumer.rows.compared_layout import Key
 from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
 from storage_consumer.watch.report import Phase
@@ -62,6 +68,8 @@ def answer_load(own: LoadFlags, session: Session) -> Answer:
                     f"{command(f'table {own.action} {table_flag(load.name)}', downstream)}"
                 )
         return _decided(own, "reload-done" if own.at is not None else own.action, session)
+    if own.keys:
+        return _rows_anew(own, own.keys, session)
     # Before the target is asked: what is wrong with a URI needs no server.
     source = with_time_zone(own.dump, own.dump_tz or "") if own.dump else ""
     exported = _exported(own, session) if own.source else None
@@ -98,6 +106,43 @@ def answer_load(own: LoadFlags, session: Session) -> Answer:
 
 def _decided(own: LoadFlags, action: str, session: Session) -> Answer:
     return answer_table(TableFlags(action=action, table=(str(own.table),), at=own.at, json=own.json), session)
+
+
+def _rows_anew(own: LoadFlags, keys: Sequence[Key], session: Session) -> Answer:
+    """Write the rows with some keys as the source has them."""
+    assert own.source
+    target = session.target
+    source = load_source(own.source, own.source_password_file, session.environ, target.settings)
+    with session.state() as desk:
+        name = meant_table(desk, str(own.table))
+        mending = TableMending(
+            target=target,
+            source=source,
+            state=desk,
+            table_key=key_of(name),
+            carried=load_carried(session.options, session.environ),
+            wait=_OBEYED_WITHIN,
+            stop=threading.Event(),
+        )
+        try:
+            with closing(mending):
+                done = mending.mend(keys)
+        except (NotComparable, TableError) as fault:
+            raise ConfigError(f"{name}: {fault}") from fault
+    document = {
+        "outcome": "written",
+        "table": str(name),
+        "as_of": done.as_of,
+        "rows": done.rows,
+        "equal": done.is_equal,
+    }
+    lines = [
+        f"{name}: {counted(done.rows, 'row')} for {counted(len(keys), 'key')} as of {done.as_of} ({tso_time(done.as_of)})"
+    ]
+    lines.append(
+        "both sides are equal there" if done.is_equal else "they are equal once the table's checkpoint has passed that"
+    )
+    return told(own, document, lines, ExitCode.DONE if done.is_equal else ExitCode.FAILED)
 
 
 def _exported(own: LoadFlags, session: Session) -> Exported:
@@ -155,8 +200,10 @@ def _check(own: LoadFlags) -> None:
     for name in ("dump_tz", "replace"):
         if getattr(own, name) and not own.dump:
             raise ConfigError(f"--{name.replace('_', '-')} goes with --dump")
+    if own.keys and (own.dump or own.at is not None or own.action or not (own.source and own.table)):
+        raise ConfigError("--keys goes with --table and --source, and without --dump, --at and an action")
     for name in ("source", "source_password_file", "workers", "rows_per_second"):
-        if getattr(own, name) is not None and not (own.source and own.dump):
+        if getattr(own, name) is not None and not (own.source and (own.dump or own.keys)):
             needs = "--dump, the empty folder for the export" if name == "source" else "--source"
             raise ConfigError(f"--{name.replace('_', '-')} goes with {needs}")
     if not own.table and (own.action or own.dump or own.at is not None):

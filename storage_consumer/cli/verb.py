@@ -33,7 +33,7 @@ def named_tables(help_text: str) -> Any:
 
 def switch(help_text: str) -> Any:
     """Return the field for a flag without a value."""
-    return field(default=False, metadata={"help": help_text, "parse": parsers.boolean, "switch": True})
+    return field(default=False, metadata={"help": help_text, "metavar": "", "parse": parsers.boolean, "switch": True})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))

@@ -6,6 +6,7 @@ command, so that `run` and help need not wait for any.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import field
 from functools import partial
@@ -30,6 +31,7 @@ from storage_consumer.config import parsers
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
+from storage_consumer.rows.compared_layout import Key
 
 PROGRAM = "storage-consumer"
 RUN = "run"
@@ -125,6 +127,21 @@ class VerifyFlags(FlagsWithJson):
     wait: float | None = flag(
         "How long to wait for a moment at which no job writes a table; 5m if left out.", "DURATION", parsers.duration()
     )
+    repair: str = field(
+        default="",
+        metadata={
+            "help": "Write the rows that differ as the source has them, beside a running consumer, and compare them again. "
+            "--repair=print only prints the statements.",
+            "metavar": "print",
+            "parse": parsers.choice("true", "print"),
+            "switch": True,
+        },
+    )
+    repair_limit: int | None = flag(
+        "The most rows of a table that are mended: a table with more is left as it is; 1000 if left out.",
+        "N",
+        parsers.integer(low=1, high=100_000),
+    )
 
 
 class HistoryFlags(FlagsWithJson):
@@ -213,6 +230,16 @@ class TableFlags(FlagsWithJson):
     )
 
 
+def _keys(given: object) -> tuple[Key, ...]:
+    """Return keys that are written as JSON, each value as text."""
+    found = json.loads(str(given))
+    keys = [each if isinstance(each, list) else [each] for each in found] if isinstance(found, list) else []
+    values = [value for key in keys for value in key]
+    if not values or any(isinstance(value, bool | dict | list) or value is None for value in values):
+        raise ValueError(f'a JSON list of keys is expected, such as [42, 43] or [[1, "a"]], not {given!r}')
+    return tuple(tuple(str(value).encode() for value in key) for key in keys)
+
+
 class LoadFlags(FlagsWithJson):
     """What `load` takes."""
 
@@ -236,6 +263,12 @@ class LoadFlags(FlagsWithJson):
         "The most rows that are read from --source, by all workers together; 0, the default, for any number.",
         "N",
         ROWS_PER_SECOND,
+    )
+    keys: tuple[Key, ...] | None = flag(
+        "Instead of an export: only the rows with these keys, written from --source as it has them, while the table goes on. JSON, such as "
+        "'[42, 43]', or '[[1, \"a\"]]' for a key of several columns.",
+        "JSON",
+        _keys,
     )
     replace: bool = switch("Empty the target's table first; without it, the table has to be empty or not there.")
     at: int | None = flag(

@@ -11,7 +11,7 @@ from storage_consumer.cli.verbs import VerifyFlags
 from storage_consumer.clock import span
 from storage_consumer.config.load import load_carried, load_source
 from storage_consumer.errors import ConfigError
-from storage_consumer.operating.verification import VerifyReport, Wishes, verified
+from storage_consumer.operating.verification import Repair, VerifyReport, Wishes, verified
 from storage_consumer.rows.comparison import VerifyOutcome
 from storage_consumer.session import Session
 from storage_consumer.watch.wording import moment
@@ -20,6 +20,7 @@ _SHOWN_ROWS = 10
 """Differing rows of a table that are shown; the JSON has all that are kept."""
 _LONGEST = 60
 """Characters of a value that are shown."""
+_REPAIR: dict[str, Repair] = {"": "", "true": "apply", "print": "print"}
 
 
 def answer_verify(own: VerifyFlags, session: Session) -> Answer:
@@ -31,12 +32,16 @@ def answer_verify(own: VerifyFlags, session: Session) -> Answer:
         raise ConfigError("verify needs --source, the TiDB that the changefeed reads: tidb://user@host:4000/")
     target = session.target
     source = load_source(own.source, own.source_password_file, session.environ, target.settings, frozen=own.frozen)
-    numbers = {name: getattr(own, name) for name in ("workers", "rows_per_second", "chunk_rows", "wait")}
+    if own.repair_limit is not None and not own.repair:
+        raise ConfigError("--repair-limit goes with --repair")
+    names = ("workers", "rows_per_second", "chunk_rows", "wait", "repair_limit")
+    numbers = {name: getattr(own, name) for name in names}
     wishes = Wishes(
         tables=own.table or "",
         how="quick" if own.quick else "full",
         resume=own.resume,
         frozen=own.frozen,
+        repair=_REPAIR[own.repair],
         **{name: value for name, value in numbers.items() if value is not None},
     )
     carried = load_carried(session.options, session.environ)
@@ -92,7 +97,10 @@ def _lines(report: VerifyReport) -> Iterator[str]:
             yield from wrapped(text, "    ", "      ")
         if 0 < len(table.differences) < table.different_rows or len(table.differences) > _SHOWN_ROWS:
             yield f"    … {table.different_rows - min(len(table.differences), _SHOWN_ROWS):,} more; --json has {len(table.differences):,}"
-        if table.heal:
+        if table.repair:
+            yield "  to be run in a session with time_zone = '+00:00', after a look at each statement:"
+            yield from table.repair
+        elif table.heal:
             yield "  next:"
             yield from (f"    {line}" for line in table.heal.split("\n"))
     if report.unknown:

@@ -11,6 +11,9 @@ from storage_consumer.sql.tokens import qualified
 from storage_consumer.target.existing_names import text_of
 from storage_consumer.target.source_reading import ComparedTable, Reading
 
+SHOWN_EARLY = 600_000
+"""Milliseconds for which the source may show the effect of a statement before its version; TiDB's own transactions hold it up."""
+
 
 class NotComparable(Exception):
     """The table cannot be compared now; the message says why."""

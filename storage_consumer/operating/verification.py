@@ -19,14 +19,16 @@ from typing import Literal, TypedDict, TypeVar
 
 from storage_consumer.checkpoint.findings import SnapshotState
 from storage_consumer.checkpoint.store import StateStore, operated
+from storage_consumer.clock import counted
 from storage_consumer.config.commands import reaching
 from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, table_rules
 from storage_consumer.errors import Abandoned, ConfigError, TableError, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
-from storage_consumer.operating.compared_source import ComparedSource, NotComparable
+from storage_consumer.operating.compared_source import SHOWN_EARLY, ComparedSource, NotComparable
+from storage_consumer.operating.mending import TableMending
 from storage_consumer.plan.steps import key_of
-from storage_consumer.rows.compared_layout import TableLayout, TableShape, layout_of, without
+from storage_consumer.rows.compared_layout import Key, TableLayout, TableShape, layout_of, without
 from storage_consumer.rows.comparing import Comparison, Found, StructureFound, compared
 from storage_consumer.rows.comparison import (
     NOT_AT_SOURCE,
@@ -47,8 +49,6 @@ _LOOK = 1.0
 """Seconds between two looks whether a statement waits for the snapshot."""
 _SETTLING = 10_000
 """Milliseconds that the consumer has to come further before a difference counts: a statement that explains it would be known by then."""
-_EARLY = 600_000
-"""Milliseconds for which the source may show the effect of a statement before its version; TiDB's own transactions hold it up."""
 _PATIENCE = 60.0
 """Seconds to wait for that."""
 _TRIES = 20
@@ -60,6 +60,7 @@ _RESTARTS = 3
 _ASKED_AGAIN = (0.2, 1.0, 5.0)
 """Seconds after which the state is asked again that did not answer: a long comparison is worth waiting for a server that starts."""
 T = TypeVar("T")
+Repair = Literal["", "apply", "print"]
 Verdict = Literal["final", "again", "later"]
 """Of a table that was compared: its result is there, it has to be compared again, or that is not known yet."""
 
@@ -82,6 +83,10 @@ class Wishes:
     """Seconds to wait for a moment at which a table is at rest."""
     frozen: bool = False
     """Whether nothing writes to the source, so that it need not be a TiDB."""
+    repair: Repair = ""
+    """Whether rows that differ are mended, or the statements for that are returned; see `operating.mending`."""
+    repair_limit: int = 1_000
+    """The most rows of a table that are mended: one with more differences stays as it is."""
 
 
 class VerifyOptions(TypedDict, total=False):
@@ -94,6 +99,8 @@ class VerifyOptions(TypedDict, total=False):
     chunk_rows: int
     resume: bool
     wait: float
+    repair: Repair
+    repair_limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +157,8 @@ def verified(
         rules = table_rules((wishes.tables or "*.*",))
     except ValueError as fault:
         raise ConfigError(f"--table: {fault}; a rule such as 'shop.orders' or 'shop.*' is expected") from None
+    if wishes.repair and (wishes.resume or wishes.how == "quick"):
+        raise ConfigError("--repair has to see each row that differs: give it without --resume and --quick")
     with closing(operated(target.settings, target.password)) as state:
         tables = [row.stored for row in state.decisions.tables()]
         name, before = uuid.uuid4().hex, dict[str, TableResult]()
@@ -278,7 +287,8 @@ def _results(
             found = work.result
             if found.outcome is VerifyOutcome.DIFFERENT:
                 found = replace(found, heal=heal_command(found, reaching(run.target.settings)))
-                run.put(work.table_key, found)
+                found = work.mended(found) if run.wishes.repair else found
+                run.put(work.table_key, replace(found, repair=()))
             run.heard(found)
             yield found
         running |= {begin(work) for work, verdict in verdicts if verdict == "again"}
@@ -328,7 +338,9 @@ class TableVerification:
     target: Reading = field(init=False)
     _aside: _SetAside | None = None
     _restarts: int = 0
-    _found: Found = field(default_factory=Found)
+    _found: Found = field(init=False)
+    _keys: tuple[Key, ...] = ()
+    """Those of the rows that differ, up to the last chunk that counts."""
     _deadline: float = 0.0
     _stored: float = 0.0
     _looked: float = 0.0
@@ -353,11 +365,15 @@ class TableVerification:
             self._begin_anew()
             return
         counts = {"differs": self.result.differing, "missing": self.result.missing, "extra": self.result.extra}
-        self._found = Found(counts=Counter(counts), kept=list(self.result.differences))
+        self._found = Found(Counter(counts), [*self.result.differences], [*self._keys], self._most_keys)
+
+    @property
+    def _most_keys(self) -> int:
+        return self.shared.wishes.repair_limit if self.shared.wishes.repair else 0
 
     def _begin_anew(self) -> None:
         """Forget what was compared so far."""
-        self._found = Found()
+        self._found, self._keys = Found(most_keys=self._most_keys), ()
         before = self.result
         self.result = TableResult(
             table=before.table,
@@ -420,7 +436,7 @@ class TableVerification:
         if (aside := self._aside) is None or time.monotonic() < aside.next:
             return "final" if aside is None else "later"
         aside.next, is_over = time.monotonic() + _JUDGED_EVERY, time.monotonic() >= aside.until
-        look, last = aside.look, aside.look.checkpoint + (_EARLY << TSO_PHYSICAL_SHIFT)
+        look, last = aside.look, aside.look.checkpoint + (SHOWN_EARLY << TSO_PHYSICAL_SHIFT)
         try:
             now = self.shared.state.verified.now(self.table_key)
             # From which version on a statement may explain what differs, also one that was run between two cuts. One at exactly the
@@ -454,6 +470,47 @@ class TableVerification:
         notes = (*aside.result.notes, *([note] if version else ()))
         self.result = replace(aside.result, notes=notes, seconds=self.result.seconds)
         return "final"
+
+    def mended(self, found: TableResult) -> TableResult:
+        """Return the result of a table that differs after its rows were mended, or with the reason why they were not."""
+        run = self.shared
+        limit, rows = run.wishes.repair_limit, found.different_rows
+        why = "its structure differs" if found.structure else "" if rows else "no single row is known"
+        if rows > limit:
+            why = f"{rows:,} of its rows differ, more than {limit:,} (--repair-limit)"
+        if why:
+            return replace(found, notes=(*found.notes, f"not mended: {why}"))
+        mending = TableMending(
+            target=run.target,
+            source=run.source,
+            state=run.state,
+            table_key=self.table_key,
+            carried=run.carried,
+            wait=run.wishes.wait,
+            stop=run.stop,
+            is_frozen=run.wishes.frozen,
+        )
+        try:
+            with closing(mending):
+                done = mending.mend(self._keys, only_show=run.wishes.repair == "print")
+        except (NotComparable, TableError, TransientError) as fault:
+            return replace(found, notes=(*found.notes, f"not mended: {fault}"))
+        if done.statements:
+            return replace(found, repair=done.statements)
+        note = f"{counted(rows, 'row')} mended as of {done.as_of}"
+        if not done.is_equal:
+            way = "they are equal once its checkpoint has passed that: run `storage-consumer verify` then"
+            return replace(found, notes=(*found.notes, f"{note}; {way}"))
+        return replace(
+            found,
+            outcome=VerifyOutcome.EQUAL,
+            differing=0,
+            missing=0,
+            extra=0,
+            differences=(),
+            notes=(*found.notes, note),
+            heal="",
+        )
 
     # the cut
 
@@ -579,7 +636,7 @@ class TableVerification:
             *before, span = self.result.spans or (Span(checkpoint=look.checkpoint),)
             if span.checkpoint != look.checkpoint:
                 before, span = [*before, span], Span(checkpoint=look.checkpoint)
-            counts = self._found.counts
+            counts, self._keys = self._found.counts, tuple(self._found.keys)
             self.result = replace(
                 self.result,
                 outcome=VerifyOutcome.UNFINISHED,

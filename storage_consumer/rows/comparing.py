@@ -389,12 +389,17 @@ class Found:
 
     counts: Counter[str] = field(default_factory=Counter)
     kept: list[RowDifference] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    """The keys of these rows, for as many as `most_keys`."""
+    most_keys: int = 0
 
-    def add(self, difference: RowDifference) -> None:
+    def add(self, difference: RowDifference, key: Key) -> None:
         """Count a difference, and keep it if there is room."""
         self.counts[difference.kind] += difference.count
         if len(self.kept) < KEPT_ROWS:
             self.kept.append(difference)
+        if len(self.keys) < self.most_keys:
+            self.keys.append(key)
 
 
 class Comparison:
@@ -516,7 +521,8 @@ class Comparison:
                     key=layout.shown_key(layout.key_of(row)),
                     source={name: source[name] for name in differ},
                     target={name: target[name] for name in differ},
-                )
+                ),
+                layout.key_of(row),
             )
 
     def _only(self, rows: Iterable[Row], kind: Literal["missing", "extra"], count: int = 1) -> None:
@@ -526,7 +532,8 @@ class Comparison:
             key = layout.shown_key(layout.key_of(row)) if layout.key else {}
             shown = layout.shown(row)
             source, target = (shown, None) if kind == "missing" else (None, shown)
-            self._found.add(RowDifference(kind=kind, key=key, source=source, target=target, count=count))
+            difference = RowDifference(kind=kind, key=key, source=source, target=target, count=count)
+            self._found.add(difference, layout.key_of(row))
 
     # tables whose rows cannot be found by ranges of a key
 

@@ -83,6 +83,8 @@ class TableResult:
     """Why it was not compared, and what to do."""
     heal: str = ""
     """The command that makes the target equal."""
+    repair: tuple[str, ...] = ()
+    """The statements that make its rows equal, if they were asked for."""
     spans: tuple[Span, ...] = ()
     """At which commit-ts how much was compared, where it was more than one."""
     seconds: float = 0.0
@@ -165,6 +167,9 @@ def heal_command(result: TableResult, reaching: Sequence[str]) -> str:
         f"# Or have it exported, to the empty folder URI: {load} --source SOURCE --upstream-uri BUCKET {reach}"
     )
     lines.append(f"# Or, after a copy that you made yourself, with its TSO: {done} {reach}")
+    if not result.structure and all(each.key for each in result.differences):
+        mend = f"storage-consumer verify --repair {flag} --source SOURCE {reach}"
+        lines.append(f"# Or write only the rows that differ, while the table goes on: {mend}")
     return "\n".join(line.rstrip() for line in lines)
 
 

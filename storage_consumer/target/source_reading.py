@@ -297,15 +297,12 @@ class ComparedTable:
 
     def rows_at(self, keys: Sequence[Key]) -> Iterable[Row]:
         """Return the rows whose keys this side finds equal to one of these."""
-        columns = self._key()
-        conditions, arguments = [], list[Any]()
-        for key in keys:
-            parts = [_value_of(column, value, foreign="NULL") for column, value in zip(columns, key, strict=True)]
-            equal = (f"{_name_of(column)} = {value}" for column, (value, _) in zip(columns, parts, strict=True))
-            conditions.append(f"({' AND '.join(equal)})")
-            arguments += [argument for _, some in parts for argument in some]
-        # An argument in any case, see `range_of`.
-        return self._fetched(f"({' OR '.join(conditions)}) AND %s", [*arguments, 1])
+        return self._fetched(*among(self._key(), keys))
+
+    def removal(self, keys: Sequence[Key]) -> tuple[str, list[Any]]:
+        """Return the statement that deletes these rows, and its arguments."""
+        where, arguments = among(self._key(), keys)
+        return f"DELETE FROM {in_query(self.name)} WHERE {where}", arguments
 
     def boundary(self, keys: KeyRange, rows: int) -> Key | None:
         """Return the key of a range's row number `rows`, from 1; None if it has fewer."""
@@ -392,6 +389,21 @@ def range_of(key: Sequence[SideColumn], keys: KeyRange) -> tuple[str, list[Any]]
         arguments += values
     # An argument in any case: the driver reads doubled percent signs only then.
     return " AND ".join([*parts, "%s"]), [*arguments, 1]
+
+
+def among(key: Sequence[SideColumn], keys: Sequence[Key]) -> tuple[str, list[Any]]:
+    """Return the condition that a row has one of some keys, as the server compares them, and its arguments.
+
+    `key`: the columns of the key.
+    """
+    conditions, arguments = [], list[Any]()
+    for each in keys:
+        parts = [_value_of(column, value, foreign="NULL") for column, value in zip(key, each, strict=True)]
+        equal = (f"{_name_of(column)} = {value}" for column, (value, _) in zip(key, parts, strict=True))
+        conditions.append(f"({' AND '.join(equal)})")
+        arguments += [argument for _, some in parts for argument in some]
+    # An argument in any case, see `range_of`.
+    return f"({' OR '.join(conditions)}) AND %s", [*arguments, 1]
 
 
 def boundary(reading: Reading, name: TableName, key: Sequence[SideColumn], keys: KeyRange, rows: int) -> Key | None:
@@ -541,6 +553,10 @@ class ExportedTable:
     def rows(self, columns: Sequence[TableColumn], keys: KeyRange) -> Iterator[Row]:
         """Return the values of these columns, as the server sends them, of the rows in a range."""
         return self._read(columns, *range_of(self.key, keys))
+
+    def rows_at(self, columns: Sequence[TableColumn], keys: Sequence[Key]) -> Iterator[Row]:
+        """Return the same of the rows whose keys the server finds equal to one of these."""
+        return self._read(columns, *among(self.key, keys))
 
     def _read(self, columns: Sequence[TableColumn], where: str, arguments: Sequence[object]) -> Iterator[Row]:
         # Of a large FLOAT by itself TiDB shows six digits, of one as a DOUBLE all.

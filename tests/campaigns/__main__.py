@@ -12,6 +12,7 @@ CAMPAIGNS = {
     "handovers": "handovers",
     "kills": "kills",
     "load-kills": "load_kills",
+    "repairs": "repairs",
     "shuffles": "shuffles",
     "simulate": "simulate",
     "soak": "soak",

@@ -30,7 +30,7 @@ def _compared(monkeypatch: pytest.MonkeyPatch, fails: int) -> list[TableResult]:
         stored.append(result)
 
     state = SimpleNamespace(verified=SimpleNamespace(put=put))
-    run = verification._Run(*cast("Any", (None, None, None, None, state, None, lambda _: None)))
+    run = verification._Run(*cast("Any", (None, None, verification.Wishes(), None, state, None, lambda _: None)))
     monkeypatch.setattr(TableVerification, "_run", lambda _: None)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     end = SimpleNamespace(end=lambda: None)

@@ -1,0 +1,216 @@
+"""Rows that differ are mended as the source has them, beside a consumer, and nothing else is touched."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+
+import pytest
+
+from storage_consumer.config.settings import ColumnSelector, Downstream, Server
+from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns
+from storage_consumer.errors import ConfigError
+from storage_consumer.operating.mending import TableMending
+from storage_consumer.rows.comparison import VerifyOutcome
+from tests.contract.state_rigs import statement
+from tests.contract.verify_rigs import SOURCE, TARGET, VerifyRig
+from tests.harness.servers import KINDS, DatabaseServer
+
+pytestmark = pytest.mark.server
+SOURCES = ("tidb",) if "tidb" in KINDS else ("mariadb",)
+WITHOUT_U = CarriedColumns(selectors=(ColumnSelector(matcher=("*.*",), columns=("*", "!u")),))
+ROWS = [(number, f"row {number}") for number in range(1_000)]
+TYPES = (
+    *("TINYINT", "SMALLINT UNSIGNED", "MEDIUMINT", "INT UNSIGNED", "BIGINT", "BIGINT UNSIGNED", "DECIMAL(30,10)"),
+    *("FLOAT", "DOUBLE", "BIT(12)", "YEAR", "DATE", "DATETIME(6)", "TIMESTAMP(3) NULL", "TIME(2)", "CHAR(5)"),
+    *("VARCHAR(40)", "TEXT", "BINARY(4)", "VARBINARY(20)", "BLOB", "ENUM('a','b''c')", "SET('x','y','z')", "JSON"),
+)
+VALUES = (
+    *(-128, 65535, -8388608, 4294967295, -(1 << 63), (1 << 64) - 1, "-12345678901234567890.0123456789"),
+    *("3.4028235e38", "2.2250738585072014e-308", 0xABC, 2155, "1000-01-01", "9999-12-31 23:59:59.999999"),
+    *(
+        "2037-12-31 23:59:59.123",
+        "-838:59:59.00",
+        "a  b",
+        "it's\t\\ \U0001f600\n",
+        "",
+        b"\0\1",
+        b"\xff\0'\\",
+        b"\x00" * 9,
+    ),
+    *("b'c", "x,z", '{"a": [1, "\\u00e9", null, 1.5]}'),
+)
+
+
+@pytest.fixture(params=[(source, target) for source in SOURCES for target in KINDS], ids="-".join)
+def rig(request: pytest.FixtureRequest) -> VerifyRig:
+    """Each source with each target, and a table with rows, at rest."""
+    source, target = request.param
+    servers: list[DatabaseServer] = [request.getfixturevalue(kind) for kind in dict.fromkeys((source, target))]
+    found = VerifyRig(servers[0], servers[-1])
+    found.both("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40), u INT, UNIQUE (u))")
+    found.both("INSERT INTO t (id, v) VALUES (%s, %s)", rows=ROWS)
+    found.at_rest("t")
+    return found
+
+
+def _damage(rig: VerifyRig) -> None:
+    """Make seven rows differ."""
+    rig.at_target("UPDATE t SET v = 'wrong' WHERE id IN (3, 500)")
+    rig.at_target("DELETE FROM t WHERE id IN (0, 7, 999)")
+    rig.at_target("INSERT INTO t (id, v) VALUES (-1, 'too many'), (5000, NULL)")
+
+
+def test_each_kind_of_difference(rig: VerifyRig) -> None:
+    """Rows with another value, missing and surplus ones are as at the source afterwards; a later comparison finds nothing."""
+    _damage(rig)
+    found = rig.one("t", repair="apply", wait=5.0)
+    assert (found.outcome, found.different_rows, found.heal) == (VerifyOutcome.EQUAL, 0, "")
+    assert found.notes[-1].startswith("7 rows mended as of ")
+    assert rig.one("t").outcome is VerifyOutcome.EQUAL
+
+
+def test_each_type(rig: VerifyRig) -> None:
+    """A value of every type, and NULL, comes as the source has it, under a key of text and bytes with spaces and another case."""
+    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(TYPES))
+    rig.both(
+        f"CREATE TABLE kinds (a VARCHAR(10) COLLATE utf8mb4_general_ci, b VARBINARY(4), {columns}, PRIMARY KEY (a, b))"
+    )
+    insert = f"INSERT INTO kinds VALUES (%s, %s, {', '.join(['%s'] * len(TYPES))})"
+    keys = [("A", b"\0"), ("a ", b"\1 "), ("%s'`", b""), ("\u00e9\\", b"\xff")]
+    rows = [(*key, *(VALUES if number % 2 else [None] * len(VALUES))) for number, key in enumerate(keys)]
+    rig.both(insert, rows=rows)
+    rig.at_rest("t", "kinds")
+    assert rig.one("kinds").outcome is VerifyOutcome.EQUAL
+    rig.at_target("DELETE FROM kinds WHERE b IN (x'01', x'20', '')")
+    rig.at_target("UPDATE kinds SET c16 = 'other', c4 = 0 WHERE b IN (x'ff', x'00')")
+    found = rig.one("kinds", repair="apply", wait=5.0)
+    assert found.outcome is VerifyOutcome.EQUAL, found
+    assert rig.one("kinds").outcome is VerifyOutcome.EQUAL
+
+
+def test_only_shown(rig: VerifyRig) -> None:
+    """The statements that mend are returned, and nothing is written; run by hand they make the table equal."""
+    _damage(rig)
+    found = rig.one("t", repair="print", wait=5.0)
+    assert (found.outcome, found.different_rows) == (VerifyOutcome.DIFFERENT, 7)
+    rig.at_target(*(line.rstrip(";") for line in found.repair if not line.startswith("--")))
+    assert rig.one("t").outcome is VerifyOutcome.EQUAL
+
+
+def _mending(rig: VerifyRig, carried: CarriedColumns = ALL_COLUMNS, wait: float = 0.3) -> TableMending:
+    return TableMending(
+        target=Server(settings=rig.settings),
+        source=Server(settings=Downstream(port=rig.source.port)),
+        state=rig.state(),
+        table_key=rig.key("t"),
+        carried=carried,
+        wait=wait,
+        stop=threading.Event(),
+        is_frozen=not rig.is_live,
+    )
+
+
+def test_a_window_that_is_open(rig: VerifyRig) -> None:
+    """Beside a job that may have written rows beyond the checkpoint, rows come as of its end, and count once the table is there."""
+    rig.at_source("UPDATE t SET v = 'newer' WHERE id = 3")
+    rig.at_target("UPDATE t SET v = 'wrong' WHERE id IN (3, 4)")
+    with closing(_mending(rig)) as mending, closing(mending.state) as state:
+        at = rig.now()
+        state.lease.open_window(1, at, {rig.key("t"): at})
+        done = mending.mend([(b"3",), (b"4",)])
+        assert (done.as_of, done.rows, done.is_equal) == (at, 2, False)
+        state.progress.save(tables=[rig.progress("t", at)], sequences={}, checkpoint=at, storage_checkpoint=at)
+    assert rig.one("t").outcome is VerifyOutcome.EQUAL
+
+
+def test_a_window_that_opens_between_look_and_commit(rig: VerifyRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read is too old then: nothing of it stays, and newer rows are read."""
+    rig.at_target("UPDATE t SET v = 'wrong' WHERE id = 3")
+    reads, read = [], TableMending._read
+    with closing(_mending(rig, wait=20.0)) as mending, closing(mending.state) as state:
+
+        def interrupted(self: TableMending, keys: list[tuple[bytes, ...]]) -> object:
+            found = read(self, keys)
+            reads.append(found.as_of)
+            if len(reads) == 1:
+                rig.at_source("UPDATE t SET v = 'newer' WHERE id = 3")
+                at = rig.now()
+                state.lease.open_window(1, at, {rig.key("t"): at})
+                rig.at_target("UPDATE t SET v = 'newer' WHERE id = 3")
+                state.progress.save(tables=[rig.progress("t", at)], sequences={}, checkpoint=at, storage_checkpoint=at)
+            return found
+
+        monkeypatch.setattr(TableMending, "_read", interrupted)
+        assert mending.mend([(b"3",)]).is_equal
+    assert len(reads) == 2
+    assert rig.target.query(f"SELECT v FROM {TARGET}.t WHERE id = 3") == (("newer",),)
+
+
+def test_a_statement_that_follows(rig: VerifyRig) -> None:
+    """Nothing is mended right before a statement of the table: the source may show its effect already."""
+    rig.at_target("UPDATE t SET v = 'wrong' WHERE id = 3")
+    with closing(_mending(rig)) as mending, closing(mending.state) as state:
+        step = statement(f"{SOURCE}/t", version=rig.now(), query="ALTER TABLE `t` TRUNCATE PARTITION p")
+        state.history.keep([(rig.key("t"), step.definition)])
+        with pytest.raises(Exception, match="has to run first"):
+            mending.mend([(b"3",)])
+    assert rig.target.query(f"SELECT v FROM {TARGET}.t WHERE id = 3") == (("wrong",),)
+
+
+@pytest.mark.parametrize(
+    ("statements", "rows", "wishes", "why"),
+    [
+        (["DELETE FROM t WHERE id < 20"], 20, {"repair_limit": 19}, "more than 19 (--repair-limit)"),
+        (["ALTER TABLE t ADD COLUMN x INT", "DELETE FROM t WHERE id = 1"], 1, {}, "its structure differs"),
+        (
+            ["DELETE FROM t WHERE id = 3", "INSERT INTO t (id, u) VALUES (9000, 1)"],
+            2,
+            {"carried": WITHOUT_U},
+            "leaves columns out",
+        ),
+    ],
+    ids=["more than the limit", "another structure", "columns that are left out"],
+)
+def test_what_is_not_mended(
+    rig: VerifyRig, statements: list[str], rows: int, wishes: dict[str, object], why: str
+) -> None:
+    """The table stays as it is, differs, and says why; the way on is the one of a table that differs."""
+    rig.at_target(*statements)
+    before = rig.target.query(f"SELECT * FROM {TARGET}.t ORDER BY id")
+    found = rig.one("t", repair="apply", **wishes)
+    assert (found.outcome, found.different_rows) == (VerifyOutcome.DIFFERENT, rows)
+    assert why in found.notes[-1]
+    assert "storage-consumer load" in found.heal
+    assert rig.target.query(f"SELECT * FROM {TARGET}.t ORDER BY id") == before
+
+
+def test_a_row_in_the_way(rig: VerifyRig) -> None:
+    """A row whose unique key another row of the target has is refused by name: that one is not thrown out."""
+    rig.at_source("UPDATE t SET u = 1 WHERE id = 3")
+    rig.at_target("UPDATE t SET u = 1 WHERE id = 4")
+    rig.at_rest("t")
+    with (
+        closing(_mending(rig)) as mending,
+        closing(mending.state),
+        pytest.raises(Exception, match="allows only one of the two"),
+    ):
+        mending.mend([(b"3",)])
+    assert rig.one("t", repair="apply", wait=5.0).outcome is VerifyOutcome.EQUAL
+
+
+def test_a_table_without_a_key(rig: VerifyRig) -> None:
+    """Its rows cannot be told apart, so it is to be loaded."""
+    rig.both("CREATE TABLE bag (v INT)", "INSERT INTO bag VALUES (1), (1), (2)")
+    rig.at_rest("t", "bag")
+    rig.at_target("DELETE FROM bag WHERE v = 2")
+    found = rig.one("bag", repair="apply")
+    assert found.outcome is VerifyOutcome.DIFFERENT
+    assert "load the table instead" in found.notes[-1]
+
+
+@pytest.mark.parametrize("more", [{"resume": True}, {"how": "quick"}])
+def test_what_sees_no_rows(rig: VerifyRig, more: dict[str, object]) -> None:
+    """A comparison that does not see each row that differs cannot mend them."""
+    with pytest.raises(ConfigError, match="without --resume and --quick"):
+        rig.one("t", repair="apply", **more)
