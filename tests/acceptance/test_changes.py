@@ -123,34 +123,6 @@ def test_a_row_that_nothing_happened_to(bucket: SmallBucket) -> None:
         assert f"--key {key!r}: no change of the window is of that row" in ended.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--to", str(ts(10))], "complete up to its checkpoint"),
-        (["--key", "1"], "give that too"),
-        (["--format", "undo-sql"], "say with --from"),
-        (["--follow", "--to", "5"], "goes on for ever"),
-        (["--from", "yesterday"], "--from: a TSO or a time with its zone"),
-        (["--from", "9", "--to", "3"], "is before --from"),
-        (["--table", "a.b.c"], "database.table is expected"),
-        (["--table", "d.nope", "--from", str(ts(2))], "the bucket has no table d.nope"),
-        (["--table", "d.nope", "--format", "sql"], "the bucket has no table d.nope"),
-        (["--table", "d.nope", "--format", "undo-sql", "--from", str(ts(2))], "the bucket has no table d.nope"),
-        (["--table", "nope", "--format", "sql"], "the bucket has no table nope"),
-        (["--table", "d.a", "--to", str(ts(10)), "--format", "sql"], "complete up to its checkpoint"),
-        (["--table", "d.a", "--filter", "d.*", "--filter", "!d.a"], "no table d.a that the filter (d.*, !d.a) takes"),
-        (["--filter", "nope.*"], "no table that the filter (nope.*) takes"),
-        (["--from", "1795225423"], "1795225423 is no TSO of a TiDB"),
-    ],
-)
-def test_wrong_arguments(bucket: SmallBucket, words: list[str], told: str) -> None:
-    """What is wrong is said in a line, with code 2, and nothing is printed."""
-    ended = printed("--upstream-uri", bucket.uri, *words)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert told in ended.stderr
-    assert ended.stderr.count("\n") == 1
-
-
 def test_what_came_before_an_error_is_printed(bucket: SmallBucket) -> None:
     """A row that cannot be read ends the command with code 1 and names the file; a reader that goes away ends it without a word."""
     path = bucket.rows("d.a", 2, "no row")

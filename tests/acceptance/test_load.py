@@ -194,23 +194,3 @@ def test_a_load_that_waits_says_for_what(mariadb: DatabaseServer, bucket: SmallB
         assert (listed["table"], listed["waits_for"]) == ("d.b", waits_for)
         told = f"waits for the statement with version {version}" in command("load", server=mariadb).stdout
         assert told == (waits_for is not None)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["load", "--dump", "file:///x"], "needs --table"),
-        (["load", "cancel"], "needs --table"),
-        (["load", "pause", "--table", "d.a", "--dump", "file:///x"], "takes neither --dump nor --at"),
-        (["load", "--table", "d.a", "--dump", "file:///x", "--at", "1"], "give one of them"),
-        (["load", "--table", "d.a", "--replace"], "--replace goes with --dump"),
-        (["load", "--table", "d.a", "--dump", "s3://b/x?access-key=A&secret-access-key=B"], "no secret belongs here"),
-        (["load"], "there is no state schema storage_consumer"),
-    ],
-)
-def test_wrong_arguments(mariadb: DatabaseServer, words: list[str], told: str) -> None:
-    """What is wrong is said in a line, with code 2."""
-    ended = command(*words, server=mariadb)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert told in ended.stderr
-    assert ended.stderr.count("\n") == 1

@@ -58,23 +58,3 @@ def test_state_that_is_dropped_and_made_anew(mariadb: DatabaseServer, bucket: Sm
         assert running.end() == 0
     assert mariadb.query("SELECT * FROM d.a ORDER BY id") == ((1, "one", None), (2, "two", "n"), (3, "three", "n"))
     assert mariadb.query("SELECT * FROM d.b ORDER BY id") == ((1, "one"), (2, "two"))
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["table", "pause"], "needs --table"),
-        (["table", "skip"], "needs --table"),
-        (["table", "reload-done", "--table", "d.a"], "--at, the TSO"),
-        (["table", "resume", "--table", "d.a", "--at", "1"], "--at, the TSO"),
-        (["table", "reload-done", "--table", "d.a", "--at", "x"], "a TSO or a time with its zone"),
-        (["table", "holt"], "invalid choice"),
-        (["table"], "there is no state schema storage_consumer"),
-    ],
-)
-def test_wrong_arguments(mariadb: DatabaseServer, words: list[str], told: str) -> None:
-    """What is wrong is said in a line, with code 2."""
-    ended = command(*words, server=mariadb)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert told in ended.stderr
-    assert ended.stderr.count("\n") == 1

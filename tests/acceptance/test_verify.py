@@ -76,21 +76,6 @@ def test_beside_a_program_that_works(
     assert (unclear.returncode, "--table: the rule 'd' cannot be read" in unclear.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ((), "verify needs --source"),
-        (("--source", "mysql://root@127.0.0.1:1/"), "only with --frozen"),
-        (("--source", "tidb://root@127.0.0.1:1/", "--workers", "many"), "--workers: "),
-        (("--source", "tidb://root@127.0.0.1:1/", "--source-password-file", "/no/such/file"), "--source-password-file"),
-    ],
-)
-def test_wrong_arguments(mariadb: DatabaseServer, words: tuple[str, ...], told: str) -> None:
-    """They end with code 2, before any server is asked."""
-    done = command("verify", *words, server=mariadb)
-    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
-
-
 def test_resumed_in_another_mode(
     mariadb: DatabaseServer, source: DatabaseServer, bucket: SmallBucket, tmp_path: Path
 ) -> None:

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.campaigns.faults import disk, spark, stores, target
-from tests.campaigns.faults.cluster import cluster_lines
 from tests.campaigns.faults.connections import lost_connections
 from tests.campaigns.faults.trial import Fault, Line, World
 from tests.campaigns.faults.wire import Wire
@@ -96,20 +95,12 @@ def of_spark(asked: Asked) -> Iterator[Line]:
         yield from asked.tried("spark", spark.faults(), _world(asked, stack))
 
 
-def of_cluster(asked: Asked) -> Iterator[Line]:
-    """Spark on several executors."""
-    with ExitStack() as stack:
-        world = _world(asked, stack)
-        yield from (line() for name, line in cluster_lines(world) if asked.wants("cluster", name))
-
-
 GROUPS: dict[str, Callable[[Asked], Iterator[Line]]] = {
     "connections": of_connections,
     "target": of_target,
     "disk": of_disk,
     "s3": of_stores,
     "spark": of_spark,
-    "cluster": of_cluster,
 }
 
 
