@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import time
 from pathlib import Path
 
 import pytest
@@ -66,29 +64,3 @@ def test_statements(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path
         assert command("table", "resume", "--table", "d.z", server=mariadb).returncode == 0
         running.wait_for("ddl_finished", version=ts(7), table="d.z")
         assert rows(mariadb, "z") == [(1, "one")]
-
-
-def test_killed_at_random(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
-    """However often the program is killed: each refused key has one entry, all other rows are there; a retry makes the table equal."""
-    once = [*run_arguments(bucket, mariadb), *QUARANTINE, "--once"]
-    with program(once, tmp_path / "first") as running:
-        assert running.end() == 0
-    narrow(mariadb)
-    most, bad = 3_000, {7, 900, 2_500}
-    bucket.rows("d.a", 2, *(row("d.a", 5, str(n), '"too long"' if n in bad else '"x"') for n in range(2, most)))
-    bucket.metadata(ts(6))
-    for number in range(4):
-        with program(once, tmp_path / f"killed{number}") as running:
-            running.wait_for("lease_acquired")
-            time.sleep(random.uniform(1.5, 6))  # noqa: S311 - not for secrets
-            running.kill()
-    with program(once, tmp_path / "last") as running:
-        assert running.end() == 4
-    assert mariadb.query("SELECT COUNT(*), SUM(name = 'x') FROM d.a") == ((most - 1 - len(bad), most - 2 - len(bad)),)
-    listed = json.loads(command("quarantine", "--json", server=mariadb).stdout)["rows"]
-    assert {each["key"] for each in listed} == {f"id = {n}" for n in bad}
-    mariadb.query("ALTER TABLE d.a MODIFY name VARCHAR(20)")
-    assert command("quarantine", "retry", "--all", server=mariadb).returncode == 0
-    with program(once, tmp_path / "cured") as running:
-        assert running.end() == 0
-    assert mariadb.query("SELECT COUNT(*), SUM(name = 'too long') FROM d.a") == ((most - 1, len(bad)),)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.harness.servers import DatabaseServer
-from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
+from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.integration.rounds import consumer, content, of, once
 
 pytestmark = [
@@ -105,49 +105,6 @@ def test_rows_without_commit_ts_are_told(two_tables: SmallBucket, mariadb: Datab
     assert content(mariadb, "d.bad") == []
 
 
-# values
-
-REFUSED = {
-    "too_long": ("VARCHAR(5)", column("v", "VARCHAR", ColumnPrecision="5"), '"a"', '"longer than five"'),
-    "out_of_range": ("TINYINT", column("v", "TINYINT"), "5", "300"),
-    "negative": ("INT UNSIGNED", column("v", "INT UNSIGNED"), "5", "-1"),
-    "bad_date": ("DATETIME", column("v", "DATETIME"), '"2026-01-02 03:04:05"', '"2026-13-45 10:00:00"'),
-    "bad_json": ("JSON", column("v", "JSON"), '"[]"', '"{not json"'),
-    "no_member": ("ENUM('a','b')", column("v", "ENUM"), '"a"', '"c"'),
-    "no_null": ("INT NOT NULL", column("v", "INT", ColumnNullable="false"), "5", r"\N"),
-    "not_latin1": ("VARCHAR(5) CHARACTER SET latin1", column("v", "VARCHAR"), '"a"', '"\u4e2d"'),
-}
-"""Table → type of its column v, the same in the schema file, a value that it takes, and one that it does not."""
-KEY = (column("k1", "INT", key=True), column("k2", "VARCHAR", key=True, ColumnPrecision="9"))
-
-
-@pytest.mark.parametrize("local_infile", [True, False], ids=["load data", "literals"])
-def test_value_that_the_target_refuses(two_tables: SmallBucket, mariadb: DatabaseServer, *, local_infile: bool) -> None:
-    """Its table halts; the message names row, column, file and commit ts; nothing is cut to fit; other tables go on (T13)."""
-    for name, (kind, entry, usual, unfit) in REFUSED.items():
-        fine, refused = usual, unfit
-        query = f"CREATE TABLE `{name}` (k1 INT, k2 VARCHAR(9), v {kind}, PRIMARY KEY (k1, k2))"
-        two_tables.schema(f"d.{name}", ts(1), query, CREATE_TABLE, (*KEY, entry))
-        if name == "no_member" and two_tables.protocol == "canal-json":
-            fine, refused = "1", "9"  # members by number
-        values = {number: refused if number == 7 else fine for number in range(1, 20)}
-        names = ("k1", "k2", "v")
-        rows = (row(f"d.{name}", 5, str(number), '"x\'y"', value, names=names) for number, value in values.items())
-        two_tables.rows(f"d.{name}", 1, *rows)
-    summary = once(two_tables, mariadb, local_infile=local_infile)
-    assert {table.table.partition(".")[2] for table in summary.halted} == REFUSED.keys()
-    for table in summary.halted:
-        assert f"{table.table}: the target refused the row with k1 = 7, k2 = 'x\\'y'" in table.error
-        assert re.search(r"\bv\b", table.error)
-        assert f"(row 7 of {table.table.replace('.', '/')}/{ts(1)}/" in table.error
-        assert f"commit ts {ts(5)})" in table.error
-        assert mariadb.query(f"SELECT * FROM {table.table} WHERE k1 = 7") == ()
-    assert content(mariadb, "d.good") == [(1, "good")]
-    mariadb.query("ALTER TABLE d.too_long MODIFY v VARCHAR(50)")
-    assert "d.too_long" not in {table.table for table in once(two_tables, mariadb).halted}
-    assert len(content(mariadb, "d.too_long")) == 19
-
-
 def test_row_of_a_keyless_table_that_the_target_refuses(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
     """A row without a key is named by its values, and nothing of its transaction is written."""
     columns = (column("a", "INT"), column("v", "VARCHAR", ColumnPrecision="5"))
@@ -157,24 +114,6 @@ def test_row_of_a_keyless_table_that_the_target_refuses(two_tables: SmallBucket,
     error = of(once(two_tables, mariadb), "d.heap").error
     assert "d.heap: the target refused the row with a = 2, v = 'longer than five'" in error
     assert content(mariadb, "d.heap") == []
-
-
-def test_row_larger_than_the_server_takes(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
-    """A row that no statement can carry halts its table and is named, instead of ending the connection again and again (P10)."""
-    bucket.create("d.bad", body="id INT PRIMARY KEY, name LONGTEXT")
-    bucket.rows("d.bad", 1, row("d.bad", 5, "1", '"a"'), row("d.bad", 5, "2", f'"{"x" * 3_000_000}"'))
-    bucket.metadata(ts(9))
-    (before,) = mariadb.query("SELECT @@GLOBAL.max_allowed_packet")
-    mariadb.query("SET GLOBAL max_allowed_packet = 2097152")
-    try:
-        error = of(once(bucket, mariadb, local_infile=False), "d.bad").error
-    finally:
-        mariadb.query(f"SET GLOBAL max_allowed_packet = {before[0]}")
-    assert "the row with id = 2" in error
-    assert "max_allowed_packet" in error
-
-
-# structure and statements
 
 
 def test_rows_that_do_not_fit_the_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
@@ -194,30 +133,6 @@ def test_rows_that_do_not_fit_the_table(two_tables: SmallBucket, mariadb: Databa
     summary = once(two_tables, mariadb)
     assert "columns that the target's table lacks: name" in of(summary, "d.bad").error
     assert content(mariadb, "d.good") == [(2, "two")]
-
-
-def test_statement_that_the_target_refuses(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Its table halts with the statement and the server's answer, the others go on; the next start tries it again."""
-    wider = (*ID_NAME, column("more", "INT"))
-    two_tables.schema(
-        "d.bad", ts(6), "ALTER TABLE `bad` ADD COLUMN `more` INT DEFAULT (nonsense(1))", ADD_COLUMN, wider
-    )
-    two_tables.rows("d.bad", 1, row("d.bad", 5, "1", '"before"'))
-    two_tables.rows("d.bad", 1, row("d.bad", 8, "2", '"after"', "5"), version=ts(6))
-    summary = once(two_tables, mariadb)
-    error = of(summary, "d.bad").error
-    assert of(summary, "d.bad").state == "halted"
-    assert "ALTER TABLE `bad` ADD COLUMN `more` INT DEFAULT (nonsense(1))" in error
-    assert "nonsense" in error.partition("ALTER TABLE")[0]
-    assert f"version {ts(6)}" in error
-    assert content(mariadb, "d.bad") == [(1, "before")]
-    assert content(mariadb, "d.good") == [(1, "good")]
-    assert summary.checkpoint_running == ts(9)
-    mariadb.query("CREATE FUNCTION d.nonsense(a INT) RETURNS INT DETERMINISTIC RETURN a")
-    assert of(once(two_tables, mariadb), "d.bad").state == "halted"
-    two_tables.schema("d.bad", ts(6), "ALTER TABLE `bad` ADD COLUMN `more` INT", ADD_COLUMN, wider)
-    assert not once(two_tables, mariadb).halted
-    assert content(mariadb, "d.bad") == [(1, "before", None), (2, "after", 5)]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ HELD_BY_TIDB = frozenset(("latin", "place"))
 
 
 def test_what_the_target_cannot_hold(server: DatabaseServer, bucket: SmallBucket) -> None:
-    """Each value that the target would refuse or change stops its table, named by row and column; the others go on (T2)."""
+    """Each value that the target would refuse or change stops its table, named by row and column; the others go on (T2, T13)."""
     cases = {name: case for name, case in REFUSED.items() if not (server.kind == "tidb" and name in HELD_BY_TIDB)}
     bucket.create("d.fine")
     bucket.rows("d.fine", 1, row("d.fine", 5, "1", '"fine"'))
