@@ -12,7 +12,7 @@ from signal import SIGINT
 import pytest
 
 from tests.harness.program import ROOT
-from tests.harness.servers import KINDS, DatabaseServer, program
+from tests.harness.servers import DatabaseServer, program
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.acceptance]
@@ -190,29 +190,6 @@ def run(server: DatabaseServer, script: str) -> None:
     with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
         for text in filter(None, texts):
             cursor.execute(text)
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tidb"])
-def test_a_window_is_taken_back(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """The statements of `sql` and of `undo-sql`, run by a real server: afterwards the table is what it was before the window."""
-    server: DatabaseServer = request.getfixturevalue(kind)
-    bucket = SmallBucket(root=tmp_path, protocol="canal-json")
-    bucket.create("d.a")
-    bucket.rows("d.a", 1, row("d.a", 2, "1", '"it\'s"'), row("d.a", 2, "2", r"\N"))
-    bucket.rows("d.a", 2, row("d.a", 4, "1", '"it\'s"', operation="U"), row("d.a", 5, "2", r"\N", operation="D"))
-    bucket.rows("d.a", 3, row("d.a", 6, "3", '"new \\\\"'))
-    bucket.metadata(ts(9))
-    at = ["--upstream-uri", bucket.uri]
-    before = f"{ts(3)}"
-
-    run(server, printed(*at, "--to", before, "--format", "sql").stdout)
-    held = server.query("SELECT * FROM d.a ORDER BY id")
-    assert held == ((1, "it's"), (2, None))
-    run(server, printed(*at, "--from", before, "--format", "sql").stdout)
-    assert server.query("SELECT id FROM d.a ORDER BY id") == ((1,), (3,))
-    run(server, printed(*at, "--from", before, "--format", "undo-sql").stdout)
-    assert server.query("SELECT * FROM d.a ORDER BY id") == held
 
 
 @pytest.mark.server

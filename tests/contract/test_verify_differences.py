@@ -48,16 +48,6 @@ def test_unique_indexes_over_expressions(rig: VerifyRig, key: str, change: str) 
     assert "unique index x" in found.structure[0]
 
 
-def test_the_default_of_a_timestamp(rig: VerifyRig) -> None:
-    """Time zones explain a difference of some hours, not one of a year."""
-    found = planted(
-        rig,
-        "CREATE TABLE t (id INT PRIMARY KEY, ts TIMESTAMP NULL DEFAULT '2020-01-01 00:00:00')",
-        "ALTER TABLE t MODIFY ts TIMESTAMP NULL DEFAULT '2021-06-01 12:34:56'",
-    )
-    assert found.outcome is VerifyOutcome.DIFFERENT
-
-
 def test_an_index_over_another_prefix(rig: VerifyRig) -> None:
     """It begins as no longer one does, so no foreign key explains it."""
     found = planted(
