@@ -81,6 +81,7 @@ class Consumer:
         # The program brings its own recorder, which it shows; anybody else's `progress` is told what ours counts.
         recorder = progress if isinstance(progress, Recorder) else Recorder(self._clock, __version__, progress)
         self._recorder = recorder
+        recorder.assumed = self._loaded.config.loading.assumed
         # A consumer that is dropped without being closed must not be kept, nor called, by the log.
         self._stop_listening = finalize(self, listen(lambda event, _level, fields: recorder.heard(event, fields)))
         self._reporting: Reporting | None = None

@@ -178,6 +178,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     # So may a command quote an address, and a path that may be a secret, as those of chat services are.
     for found in _ADDRESS.finditer(" ".join(program.on_halt)):
         _hide(found[0], *([found[1]] if len(found[1]) >= _SECRET_PATH else []))
+    loading = _loading(sources)
     return Loaded(
         config=Config(
             upstream=upstream,
@@ -187,12 +188,12 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
             selecting=_selecting(sources, downstream.state_schema),
             limits=Limits(**sources.values(*Limits.__slots__)),
             monitoring=Monitoring(**sources.values(*Monitoring.__slots__)),
-            loading=_loading(sources),
+            loading=loading,
             given=tuple(given_again(sources.options)),
         ),
         secrets=secrets,
         program=program,
-        notices=(*notices, *_notices(sources)),
+        notices=(*notices, *_notices(sources), *filter(None, [loading.assumed])),
         origins=origins,
         raw_updates=raw_updates,
         source=source,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from storage_consumer.config.uris import credential_parts, signatures
+from storage_consumer.telemetry import tso_time
 
 Protocol = Literal["csv", "canal-json", "dump-sql", "dump-csv"]
 """How rows are written: TiCDC's two protocols, and the two forms of an export by Dumpling or mydumper."""
@@ -300,6 +301,15 @@ class Loading:
     """Whether the changefeed writes tables without a key too (force-replicate)."""
     no_copy: bool = False
     """Whether tables that were there before the changefeed may be made from their columns where the target lacks them, without their rows."""
+
+    @property
+    def assumed(self) -> str:
+        """What is taken for granted of rows from before the bucket, and never looked at; empty for nothing."""
+        if not self.no_copy:
+            return ""
+        at = self.start_ts
+        which = f"up to start-ts {at} ({tso_time(at)})" if at else "from before the changefeed (--no-copy)"
+        return f"rows {which} are taken to be in the target, since no copy was given; `verify` shows whether they are"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -191,6 +191,8 @@ class Recorder:
         self._inner = inner or Silent()
         self.observers: tuple[Callable[[RoundSummary], None], ...] = ()
         """Called with the summary of each round, once it is counted."""
+        self.assumed = ""
+        """See `Report.assumed`."""
         self._clock = clock
         self._version = version
         self._lock = threading.Lock()
@@ -355,6 +357,7 @@ class Recorder:
                 work = replace(work, seconds=round(self._clock.monotonic() - self._worked_at, 3))
             return Report(
                 version=self._version,
+                assumed=self.assumed,
                 started_at=self._started_at,
                 phase=self._phase,
                 since=self._since,

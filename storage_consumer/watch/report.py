@@ -170,6 +170,8 @@ class Report:
 
     version: str
     """Of the program."""
+    assumed: str = ""
+    """What its settings take for granted, see `Loading.assumed`."""
     started_at: float
     phase: Phase
     since: float

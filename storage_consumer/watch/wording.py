@@ -33,6 +33,7 @@ def facts(status: Status) -> dict[str, str]:
         "at source": moment(snapshot.storage_checkpoint, status.source_lag),
         "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items()) or "none yet",
         "loading": loading(snapshot.loads),
+        "assumed": report.assumed if report is not None else "",
         "pending": pending(report),
         "skipped": skipped(report),
         "verified": verified(snapshot.verified),

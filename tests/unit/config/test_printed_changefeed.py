@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.config.load import Loaded, load
-from storage_consumer.config.settings import ColumnSelector, CsvOptions, LeftOut, Upstream
+from storage_consumer.config.settings import ColumnSelector, CsvOptions, LeftOut, Loading, Upstream
 from storage_consumer.config.sources import read_document
 from storage_consumer.errors import ConfigError
 
@@ -297,3 +297,15 @@ def test_a_printed_file_and_one_of_our_own_go_together(tmp_path: Path) -> None:
     config = _load([PRINTED / "query-v8.5.0.json", own]).config
     assert (config.upstream.region, config.upstream.protocol, config.tuning.flush_interval) == ("x", "canal-json", 9.0)
     assert config.loading.start_ts == START_TS
+
+
+def test_what_is_taken_for_granted_is_said() -> None:
+    """A start-ts by hand without an export says that the target has the rows from before; a printed one does not."""
+    loaded = _load(PRINTED / "query-v8.5.0.json", start_ts=START_TS)
+    assert re.match(
+        rf"rows up to start-ts {START_TS} \(2.* are taken to be in the target", loaded.config.loading.assumed
+    )
+    assert loaded.config.loading.assumed in loaded.notices
+    assert "from before the changefeed" in Loading(no_copy=True).assumed
+    assert _load(PRINTED / "query-v8.5.0.json").config.loading.assumed == ""
+    assert _load(PRINTED / "query-v8.5.0.json", start_ts=START_TS, dump="file:///full").config.loading.assumed == ""

@@ -29,7 +29,7 @@ from storage_consumer.watch.report import (
     lag_of,
 )
 from storage_consumer.watch.status import STALLED, Status, commands_in, judged
-from storage_consumer.watch.wording import doing
+from storage_consumer.watch.wording import doing, facts
 
 NOW = 1_790_000_000.0
 DONE = "storage-consumer ddl done --table d.a --version 7 --downstream-uri mysql://root@h:1/"
@@ -100,6 +100,12 @@ def test_tables_that_are_left_out_are_told() -> None:
     assert status(snapshot(table("a"), table("d"), *out)).text == "healthy: 2 tables, 3s behind now; 2 left out"
     halted = status(snapshot(table("a", "halted", error="x"), table("d"), *out))
     assert halted.text == "stopped: 1 of 2 tables halted; the others go on; 2 left out"
+
+
+def test_what_is_taken_for_granted_is_a_fact() -> None:
+    """The settings of the writer say it, so that a healthy feed does not hide it."""
+    assert facts(status(snapshot(table("a"), report=report(assumed="rows up to 7"))))["assumed"] == "rows up to 7"
+    assert facts(status(snapshot(table("a"))))["assumed"] == ""
 
 
 def test_nobody_writes() -> None:
