@@ -31,8 +31,8 @@ def bare_uri(uri: str) -> str:
 
 def uri_of(upstream: Upstream) -> str:
     """Return the bucket's URI with what is needed to reach it, without credentials."""
-    parameters = {"endpoint": upstream.endpoint, "region": upstream.region}
-    given = [f"{name}={value}" for name, value in parameters.items() if value]
+    names = ("endpoint", "region", "role_arn", "external_id")
+    given = [f"{name.replace('_', '-')}={value}" for name in names if (value := getattr(upstream, name))]
     # Only what differs from the default, so that the URI stays short.
     given += [] if upstream.force_path_style else ["force-path-style=false"]
     return upstream.identity + (f"?{'&'.join(given)}" if given else "")

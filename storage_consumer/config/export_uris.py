@@ -33,6 +33,8 @@ def export_origin(uri: str, bucket: Upstream) -> Upstream:
         time_zone=parsed.value(TIME_ZONE, parsers.time_zone, ""),
         dump=_options(parsed),
     )
+    if origin.scheme == bucket.scheme and not origin.role_arn:
+        origin = replace(origin, role_arn=bucket.role_arn, external_id=bucket.external_id)
     if origin.scheme != bucket.scheme or any(parsed.parameters.get(name) for name in _PLACE):
         return origin
     return replace(

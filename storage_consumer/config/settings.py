@@ -95,6 +95,10 @@ class Upstream:
     force_path_style: bool = True
     account_name: str = ""
     """Storage account of Azure; empty: the environment provides it."""
+    role_arn: str = ""
+    """The role of AWS to read with, assumed by the credentials that are given or found; empty: those themselves."""
+    external_id: str = ""
+    """What that role's owner asks for besides; may be empty."""
     protocol: Protocol
     csv: CsvOptions = field(default_factory=CsvOptions)
     enable_tidb_extension: bool = False

@@ -3,7 +3,7 @@
 The key names of the file are those of both TiCDC architectures (tiflow and ticdc), deprecated ones included. What ``cdc cli changefeed create``
 and ``query`` print is a changefeed as JSON, with its sink URI, start-ts and whole configuration. The API of both architectures writes
 the keys of the TOML file with ``_`` for ``-``, and a few under another name; TiCDC's own records in etcd have ``-``. ``create`` has
-lines of text around the object.
+lines of text around the object. The API also answers in TOML, and TiDB Cloud's API has a form of its own.
 """
 
 from __future__ import annotations
@@ -123,14 +123,17 @@ _EMPTY_IS_UNSET = frozenset({"protocol", "date-separator", "binary-encoding-meth
 """Settings for which TiCDC takes an empty text as none; early releases print one."""
 
 
+_OF_CLOUD = {"csv-config": "csv", "null-value": "null", "encoding": "binary-encoding-method"}
+_WORDS = frozenset({"protocol", "date-separator", "binary-encoding-method", "ignore-event"})
+"""Keys whose values TiDB Cloud writes as names in capitals."""
+
+
 def read_document(config: object) -> Document:
     """Return the content of a file, or the mapping itself; raise `ConfigError` if the file is neither TOML nor what TiCDC prints."""
     if isinstance(config, Document):
         return config
     if isinstance(config, Mapping):
-        # No TOML file has these tables.
-        is_printed = any(isinstance(config.get(key), Mapping) for key in ("config", "info"))
-        return _from_json(MAPPING, config) if is_printed else Document(source=MAPPING, content=config)
+        return _as_file(MAPPING, config)
     try:
         text = Path(str(config)).expanduser().read_text(encoding="utf-8")
     except OSError as error:
@@ -138,9 +141,9 @@ def read_document(config: object) -> Document:
     except ValueError as error:
         raise ConfigError(f"--config {config}: this is not UTF-8 text: {error}") from error
     try:
-        return Document(source=str(config), content=tomllib.loads(text))
+        return _as_file(str(config), tomllib.loads(text))
     except ValueError as error:
-        # What TiCDC prints is never TOML, so nothing is tried that would hide a fault of a TOML file.
+        # JSON is never TOML, so nothing is tried that would hide a fault of a TOML file.
         if (begin := _BEGIN.search(text)) is None:
             raise ConfigError(f"--config {config}: this is not TOML: {error}") from error
     try:
@@ -151,7 +154,71 @@ def read_document(config: object) -> Document:
         raise ConfigError(
             f"--config {config}: this holds several JSON objects; keep the one of this bucket's changefeed"
         )
-    return _from_json(str(config), printed)
+    return _as_printed(str(config), printed)
+
+
+def _as_file(source: str, content: Mapping[str, Any]) -> Document:
+    """Return the content of a TOML file, or of a mapping, which may be a printed changefeed."""
+    # No changefeed's file has these tables, nor the key.
+    is_printed = any(isinstance(content.get(key), Mapping) for key in ("config", "info")) or _is_of_cloud(content)
+    return _as_printed(source, content) if is_printed else Document(source=source, content=content)
+
+
+def _as_printed(source: str, printed: Mapping[str, Any]) -> Document:
+    return _from_json(source, _of_cloud(source, printed) if _is_of_cloud(printed) else printed)
+
+
+def _is_of_cloud(printed: Mapping[str, Any]) -> bool:
+    sink = printed.get("sink")
+    return isinstance(sink, Mapping) and isinstance(sink.get("type"), str)
+
+
+def _of_cloud(source: str, printed: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return a changefeed in the form of TiDB Cloud's API as TiCDC prints it; raise `ConfigError` for one without a bucket.
+
+    The role or the keys in it are those that write, so they are left out.
+    """
+    cloud = printed["sink"].get("cloudStorage")
+    storage = cloud.get("storage") if isinstance(cloud, Mapping) else None
+    places = [each for each in storage.values() if isinstance(each, Mapping)] if isinstance(storage, Mapping) else []
+    uri = next((each["uri"] for each in places if isinstance(each.get("uri"), str)), "")
+    if not uri:
+        raise ConfigError(
+            f"{source}: this changefeed of TiDB Cloud is of type {printed['sink']['type']}, and its `sink.cloudStorage.storage` "
+            "names no `uri` of a bucket, so it says nothing of one"
+        )
+    written = _from_camel(cloud)
+    sink = {**written.get("data-format", {}), "cloud-storage-config": {}}
+    for name in ("output-column-id", "use-table-id-as-path", "output-raw-change-event"):
+        if name in written:
+            sink["cloud-storage-config"][name] = written[name]
+    sink |= {name: written[name] for name in ("date-separator", "enable-partition-separator") if name in written}
+    extension = {"enable-tidb-extension": sink.pop("enable-tidb-extension", None)}
+    chosen, start = _from_camel(printed.get("filter") or {}), printed.get("startPosition") or {}
+    rules = {"rules": chosen.get("filter-rule"), "event-filters": chosen.get("event-filter-rule")}
+    return {
+        "sink-uri": uri,
+        "start-ts": start.get("tso") if start.get("mode") == "FROM_TSO" else None,
+        "config": {
+            "sink": {**sink, "kafka-config": {"codec-config": extension}},
+            "filter": rules,
+            "force-replicate": chosen.get("mode") == "FORCE_SYNC",
+            "case-sensitive": chosen.get("case-sensitive"),
+        },
+    }
+
+
+def _from_camel(value: Any, name: str = "") -> Any:
+    """Return a value of TiDB Cloud's API by the keys and values of the TOML file."""
+    if isinstance(value, Mapping):
+        plain = {key: re.sub("[A-Z]", lambda found: f"-{found[0].lower()}", key) for key in value}
+        named = {key: _OF_CLOUD.get(spelled, spelled) for key, spelled in plain.items()}
+        return {named[key]: _from_camel(item, named[key]) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_from_camel(item, name) for item in value]
+    if not isinstance(value, str) or name not in _WORDS:
+        return value
+    return value.lower().replace("_", " " if name == "ignore-event" else "-")
 
 
 def _from_json(source: str, printed: Mapping[str, object]) -> Document:

@@ -26,6 +26,7 @@ SCHEMES: Mapping[str, Store] = {
     "gs": "gcs",
     "azure": "azure",
     "azblob": "azure",
+    "oss": "s3",
 }
 """Scheme of a URI → store; several schemes of one store mean the same."""
 
@@ -62,6 +63,8 @@ _ENDPOINT: Mapping[str, tuple[re.Pattern[str], str]] = {
     ),
 }
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]+")
+_AZURE_HOST = re.compile(r"([a-z0-9]+)\.blob\.core\.[a-z.]+")
+"""The server of a storage account, which TiDB Cloud writes before the container."""
 _AES_KEY_BYTES = 32
 
 _SECRET_WORDS = ("key", "secret", "token", "passw", "credential", "pwd", "signature", "accessid", "auth")
@@ -75,7 +78,7 @@ _USER_AND_PASSWORD = re.compile(
     r"(?s)^(\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?![A-Za-z][A-Za-z0-9+.-]*://))[^:/?#]*):(.*)@"
 )
 """Also matches without a scheme, as some drivers' addresses are written."""
-_KEY_AND_SECRET = re.compile(r"(?s)^(\s*(?:s3|gcs|gs|azure|azblob)://)[^/?#]*@")
+_KEY_AND_SECRET = re.compile(r"(?s)^(\s*(?:s3|oss|gcs|gs|azure|azblob)://)[^/?#]*@")
 
 _SOURCE_SIDE = frozenset(
     {
@@ -242,15 +245,18 @@ def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
             f"{scheme}:// is not a storage that can be read; give file:///dir, s3://bucket/prefix, gcs://… or azure://…"
             f"{did_you_mean(scheme, sorted(SCHEMES))}"
         )
-    uri = Uri(
-        side=side,
-        masked=masked,
-        scheme=SCHEMES[scheme],
-        # Not `split.hostname`, which is in lower case: a bucket's name stays as it is.
-        host=split.netloc,
-        path=_normal_path(split.path),
-        parameters=_parameters(split.query, known, fail),
-    )
+    host, path = _place(split)
+    parameters = {**_parameters(split.query, known, fail)}
+    if account := SCHEMES[scheme] == "azure" and _AZURE_HOST.fullmatch(split.netloc):
+        parameters.setdefault("account-name", account[1])
+        parameters.setdefault("endpoint", f"https://{split.netloc}")
+    if scheme == "oss":
+        # Alibaba's store speaks S3's protocol on a server for each region.
+        if not (parameters.get("endpoint") or parameters.get("region")):
+            raise fail("give the bucket's region or endpoint: region=ap-southeast-1")
+        server = f"https://oss-{parameters.get('region', '').removeprefix('oss-')}.aliyuncs.com"
+        parameters = {"endpoint": server, "provider": "alibaba"} | parameters
+    uri = Uri(side=side, masked=masked, scheme=SCHEMES[scheme], host=host, path=path, parameters=parameters)
     if uri.scheme == "file" and uri.host not in {"", "localhost"}:
         raise uri.error(
             f"`{uri.host.rpartition('@')[2]}` is in the place of a host; a directory is written with three slashes: "
@@ -283,13 +289,20 @@ def same_place(uri: Uri, sink_uri: str) -> bool:
         other = urlsplit(sink_uri.strip())
     except ValueError:
         return False
-    host = "" if other.netloc == "localhost" and uri.scheme == "file" else other.netloc
+    host, path = _place(other)
+    host = "" if host == "localhost" and uri.scheme == "file" else host
     own_host = "" if uri.scheme == "file" else uri.host
-    return (SCHEMES.get(other.scheme.lower()), host, _normal_path(other.path)) == (
-        uri.scheme,
-        own_host,
-        uri.path,
-    )
+    return (SCHEMES.get(other.scheme.lower()), host, path) == (uri.scheme, own_host, uri.path)
+
+
+def _place(split: SplitResult) -> tuple[str, str]:
+    """Return bucket and prefix, both as they are in the store."""
+    # Not `split.hostname`, which is in lower case: a bucket's name stays as it is.
+    host, path = split.netloc, _normal_path(split.path)
+    if _AZURE_HOST.fullmatch(host):
+        host, _, rest = path.lstrip("/").partition("/")
+        path = f"/{rest}" if rest else ""
+    return host, path
 
 
 def _normal_path(path: str) -> str:
@@ -313,9 +326,12 @@ def _complaint(store: str, parameters: Mapping[str, str]) -> str:
         keys = [name for name in ("access-key", "secret-access-key") if parameters.get(name)]
         if len(keys) == 1:
             return f"`{keys[0]}` comes without its partner; give both access-key and secret-access-key, or neither"
-        for name in ("role-arn", "external-id"):
-            if parameters.get(name):
-                return f"`{name}` is not supported; let the usual AWS chain assume the role (AWS_ROLE_ARN, a profile, the instance)"
+        if parameters.get("external-id") and not parameters.get("role-arn"):
+            return "`external-id` comes without `role-arn`; give both, or neither"
+        if parameters.get("role-arn", "arn:").partition(":")[0] != "arn":
+            return (
+                "`role-arn` is a role of AWS, like arn:aws:iam::123456789012:role/reader; with another store give keys"
+            )
     return _complaint_azure(parameters) if store == "azure" else ""
 
 
@@ -354,6 +370,8 @@ def place_of(uri: Uri) -> dict[str, Any]:
         "region": given.get("region", ""),
         "force_path_style": uri.value("force-path-style", boolean, not by_host),
         "account_name": given.get("account-name", ""),
+        "role_arn": given.get("role-arn", ""),
+        "external_id": given.get("external-id", ""),
     }
 
 

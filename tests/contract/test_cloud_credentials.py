@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,10 @@ from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
 from tests.contract.rigs import AzureRig, listed
 from tests.harness.azure_server import ACCOUNT, KEY
+from tests.harness.sts_server import BUCKET, ROLE, StsServer, sts_server
 
 UPSTREAM = Upstream(scheme="azure", root="c/p", account_name="acc", protocol="csv")
+ASSUMED = Upstream(scheme="s3", root=f"{BUCKET}/pre", role_arn=ROLE, external_id="x-1", protocol="csv")
 GCS = Upstream(scheme="gcs", root="b/p", protocol="csv")
 
 
@@ -124,3 +128,56 @@ def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, upstrea
     storage = open_storage(upstream, Secrets(account_key="azA="))
     with pytest.raises(ConfigError, match=f"pip install {package} "):
         storage.check()
+
+
+@pytest.fixture(scope="module")
+def sts() -> Iterator[StsServer]:
+    """A server where only the role may read."""
+    with sts_server() as server:
+        yield server
+
+
+def _of_nobody(monkeypatch: pytest.MonkeyPatch, server: StsServer, tmp_path: Path) -> Upstream:
+    """Leave no keys in the environment, and return the bucket behind the role."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.endpoint)
+    return replace(ASSUMED, endpoint=server.endpoint)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("by", ["environment", "profile", "uri"])
+def test_a_role_is_assumed(by: str, sts: StsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The keys of the environment, of a profile or of the URI assume the role, which may read what they may not."""
+    upstream, secrets = _of_nobody(monkeypatch, sts, tmp_path), Secrets()
+    keys = {"aws_access_key_id": sts.access_key, "aws_secret_access_key": sts.secret_access_key}
+    if by == "environment":
+        for name, value in keys.items():
+            monkeypatch.setenv(name.upper(), value)
+    elif by == "profile":
+        (tmp_path / "keys").write_text("\n".join(["[default]", *(f"{name} = {value}" for name, value in keys.items())]))
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "keys"))
+    else:
+        secrets = Secrets(access_key=sts.access_key, secret_access_key=sts.secret_access_key)
+    storage = open_storage(upstream, secrets)
+    storage.check()
+    assert list(listed(storage)) == ["metadata"]
+    assert storage.read("metadata") == b"{}"
+    with pytest.raises(ConfigError, match=r"refused \(AccessDenied\)"):
+        open_storage(
+            replace(upstream, role_arn=""), Secrets(access_key=sts.access_key, secret_access_key=sts.secret_access_key)
+        ).check()
+
+
+@pytest.mark.server
+def test_a_role_that_cannot_be_assumed(sts: StsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Wrong keys, and none, are a ConfigError that names the role's parameters, or where keys are looked for."""
+    upstream = _of_nobody(monkeypatch, sts, tmp_path)
+    with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID"):
+        open_storage(upstream, Secrets()).check()
+    with pytest.raises(ConfigError, match=r"cannot be assumed .*check role-arn and external-id") as raised:
+        open_storage(upstream, Secrets(access_key="AKIAWRONGWRONG", secret_access_key="hushhush")).check()  # noqa: S106 - made up
+    assert "hushhush" not in str(raised.value)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import ssl
 from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from storage_consumer.bucket.stores.object_store import (
@@ -15,6 +18,7 @@ from storage_consumer.bucket.stores.object_store import (
     Page,
     StoreErrors,
 )
+from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
 
@@ -59,6 +63,12 @@ class S3Errors(StoreErrors):
             named = f"--bucket {shlex.quote(bucket)} --key {shlex.quote(key)} --restore-request {shlex.quote(request)}"
             where = "" if self.server == self.cloud else f" --endpoint-url {shlex.quote(self.server)}"
             return self.archived(path, code, f"aws s3api restore-object {named}{where}")
+        if getattr(cause, "operation_name", "") == "AssumeRole" and code not in _EXPIRED:
+            said = answer.get("Error", {}).get("Message", "")
+            return ConfigError(
+                f"the role for {self.where('')} cannot be assumed ({code}: {said}): check role-arn and external-id in the upstream URI, "
+                "and that the role trusts these credentials"
+            )
         if code in _EXPIRED:
             remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
             return CredentialsExpired(str(self.refused(path, code, remedy)))
@@ -213,11 +223,13 @@ class S3Storage(OrderedBucket):
         from s3fs import S3FileSystem  # noqa: PLC0415 - takes a second, which users of file:// need not wait
 
         upstream, secrets = self._upstream, self._secrets
+        keys = Secrets() if upstream.role_arn else secrets
         return S3FileSystem(
             anon=False,
-            key=secrets.access_key or None,
-            secret=secrets.secret_access_key or None,
-            token=secrets.session_token or None,
+            session=_with_role(upstream, secrets) if upstream.role_arn else None,
+            key=keys.access_key or None,
+            secret=keys.secret_access_key or None,
+            token=keys.session_token or None,
             endpoint_url=upstream.endpoint or None,
             client_kwargs={"region_name": upstream.region} if upstream.region else {},
             config_kwargs={
@@ -230,3 +242,38 @@ class S3Storage(OrderedBucket):
             # Else fsspec would return the driver that exists, whose credentials may have expired.
             skip_instance_cache=True,
         )
+
+
+def _with_role(upstream: Upstream, secrets: Secrets) -> Any:
+    """Return a session with the keys of the bucket's role, which are renewed before they expire.
+
+    The keys that assume it are the given ones, else those where AWS's tools look.
+    """
+    from aiobotocore.credentials import AioDeferredRefreshableCredentials  # noqa: PLC0415 - as above
+    from aiobotocore.session import AioSession  # noqa: PLC0415 - as above
+    from botocore.credentials import AssumeRoleCredentialFetcher  # noqa: PLC0415 - as above
+    from botocore.exceptions import NoCredentialsError  # noqa: PLC0415 - as above
+    from botocore.session import Session  # noqa: PLC0415 - as above
+
+    source, session = Session(), AioSession()
+    if secrets.access_key:
+        source.set_credentials(secrets.access_key, secrets.secret_access_key, secrets.session_token or None)
+    if (keys := source.get_credentials()) is None:
+        raise NoCredentialsError
+    region = upstream.region or source.get_config_variable("region") or "us-east-1"
+    asked = {"RoleSessionName": "storage-consumer", "ExternalId": upstream.external_id}
+    fetcher = AssumeRoleCredentialFetcher(
+        partial(source.create_client, region_name=region),
+        keys,
+        upstream.role_arn,
+        extra_args={name: value for name, value in asked.items() if value},
+    )
+
+    async def fetched() -> Any:
+        return await asyncio.to_thread(fetcher.fetch_credentials)
+
+    async def loaded() -> Any:
+        return AioDeferredRefreshableCredentials(fetched, "assume-role")
+
+    session.register_component("credential_provider", SimpleNamespace(load_credentials=loaded))
+    return session

@@ -309,3 +309,171 @@ def test_what_is_taken_for_granted_is_said() -> None:
     assert "from before the changefeed" in Loading(no_copy=True).assumed
     assert _load(PRINTED / "query-v8.5.0.json").config.loading.assumed == ""
     assert _load(PRINTED / "query-v8.5.0.json", start_ts=START_TS, dump="file:///full").config.loading.assumed == ""
+
+
+CLOUD: dict[str, Any] = {
+    "changefeedId": "chg-abc",
+    "clusterId": "10000",
+    "sink": {
+        "type": "CLOUD_STORAGE",
+        "cloudStorage": {
+            "storage": {
+                "type": "S3",
+                "s3": {"uri": "s3://bucket/prefix", "authType": "ROLE_ARN", "roleArn": "arn:aws:iam::1:role/writer"},
+            },
+            "dataFormat": {
+                "protocol": "CSV",
+                "csvConfig": {
+                    "delimiter": "|",
+                    "quote": "'",
+                    "nullValue": "NULL",
+                    "includeCommitTs": True,
+                    "encoding": "HEX",
+                },
+            },
+            "dateSeparator": "MONTH",
+            "intervalInSeconds": 60,
+            "sizeInMib": 64,
+            "outputColumnId": True,
+        },
+    },
+    "filter": {
+        "filterRule": ["shop.*"],
+        "mode": "FORCE_SYNC",
+        "caseSensitive": True,
+        "eventFilterRule": [{"matcher": ["shop.logs"], "ignoreEvent": ["ALL_DML"]}],
+    },
+    "startPosition": {"mode": "FROM_TSO", "tso": str(START_TS)},
+    "arch": "TICDC_NEWARCH",
+    "rcu": 2,
+}
+CANAL = {"protocol": "CANAL_JSON", "enableTidbExtension": True}
+
+
+def _of_cloud(**changes: Any) -> dict[str, Any]:
+    """The changefeed of TiDB Cloud with other parts of its `cloudStorage`."""
+    content: dict[str, Any] = json.loads(json.dumps(CLOUD))
+    content["sink"]["cloudStorage"] |= changes
+    return content
+
+
+def test_csv_of_tidb_cloud(tmp_path: Path) -> None:
+    """The form of TiDB Cloud's API gives place, format, start and filters; the role that writes is not the reader's."""
+    file = tmp_path / "cloud.json"
+    file.write_text(json.dumps(CLOUD), encoding="utf-8")
+    loaded = _load(file)
+    assert loaded.config.upstream == Upstream(
+        scheme="s3",
+        root="bucket/prefix",
+        protocol="csv",
+        csv=CsvOptions(delimiter="|", quote="'", null="NULL", include_commit_ts=True, binary_encoding_method="hex"),
+        date_separator="month",
+        case_sensitive=True,
+        left_out=(
+            LeftOut(matcher=("shop.logs",), what=f"ignore-event 'all dml' of [[filter.event-filters]] in {file}"),
+        ),
+    )
+    assert (loaded.config.loading.start_ts, loaded.config.loading.source_keyless) == (START_TS, True)
+    assert (loaded.config.loading.source_rules, loaded.unset) == (("shop.*",), ())
+    assert _load(CLOUD, "s3://bucket/prefix?role-arn=arn:aws:iam::1:role/r").config.loading.start_ts == START_TS
+
+
+@pytest.mark.parametrize(
+    ("storage", "root"),
+    [
+        (
+            {"type": "S3", "s3": {"uri": "s3://bucket/prefix", "accessKey": {"id": "AK", "secret": "SK"}}},
+            "s3://bucket/prefix",
+        ),
+        ({"type": "GCS", "gcs": {"uri": "gs://bucket/prefix", "serviceAccountKey": "e30="}}, "gcs://bucket/prefix"),
+        (
+            {"type": "AZURE_BLOB", "azureBlob": {"uri": "azure://acc.blob.core.windows.net/c/p", "sasToken": "sig=x"}},
+            "azure://c/p",
+        ),
+        ({"type": "OSS", "oss": {"uri": "oss://bucket/prefix?region=ap-southeast-1"}}, "s3://bucket/prefix"),
+    ],
+)
+def test_canal_json_of_tidb_cloud(storage: dict[str, Any], root: str) -> None:
+    """In each store; no key of the one that writes is taken."""
+    loaded = _load(_of_cloud(storage=storage, dataFormat=CANAL))
+    upstream = loaded.config.upstream
+    assert (upstream.identity, upstream.protocol, upstream.enable_tidb_extension) == (root, "canal-json", True)
+    assert (loaded.secrets.texts(), loaded.unset, loaded.config.loading.start_ts) == ((), (), START_TS)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({**CLOUD, "sink": {"type": "KAFKA", "kafka": {}}}, "this changefeed of TiDB Cloud is of type KAFKA"),
+        (_of_cloud(dataFormat={"protocol": "AVRO"}), "protocol"),
+        (
+            _of_cloud(dataFormat={"protocol": "CSV", "csvConfig": {"quotes": "x"}}),
+            "[sink.csv] has no key `quotes`; did you mean `quote`?",
+        ),
+        (_of_cloud(dataFormat={"protocol": "CSV", "rowFilter": "x"}), "has no key `row-filter`"),
+        (
+            _of_cloud(dataFormat={"protocol": "CSV", "csvConfig": {"includeCommitTs": False}}),
+            "CSV rows without commit ts",
+        ),
+        (
+            _of_cloud(dataFormat={"protocol": "CANAL_JSON", "enableTidbExtension": False}),
+            "canal-json messages without commit ts",
+        ),
+    ],
+)
+def test_what_does_not_fit_of_tidb_cloud_is_refused(content: dict[str, Any], message: str) -> None:
+    """Another sink or protocol, a format that nobody knows, and rows without commit-ts."""
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        _load(content)
+
+
+@pytest.mark.parametrize("position", [{"mode": "FROM_NOW"}, {"mode": "FROM_TIME", "time": "2026-09-21T10:12:13Z"}, {}])
+def test_a_start_that_tidb_cloud_does_not_tell(position: dict[str, str]) -> None:
+    """Only a TSO is one."""
+    assert _load({**CLOUD, "startPosition": position}).config.loading.start_ts == 0
+
+
+def test_the_toml_of_the_api(tmp_path: Path) -> None:
+    """`Accept: application/toml` gives the same changefeed with the keys of the TOML file below [config]."""
+    file = tmp_path / "changefeed.toml"
+    file.write_text(
+        f"""upstream-id = 7180123456789012345
+keyspace = "default"
+id = "to-bucket"
+sink-uri = "s3://bucket/prefix?protocol=canal-json&enable-tidb-extension=true"
+create-time = 2026-09-21T10:12:13.123456789Z
+start-ts = {START_TS}
+state = "normal"
+creator-version = "v26.3.4"
+checkpoint-time = "2026-09-21 10:12:13.000"
+
+[config]
+  case-sensitive = false
+  sync-point-interval = "10m0s"
+  [config.filter]
+    rules = ["*.*"]
+    [[config.filter.event-filters]]
+      matcher = ["shop.logs"]
+      ignore-event = ["delete"]
+      ignore_sql = []
+  [config.sink]
+    protocol = "canal-json"
+    date-separator = "year"
+    enable-partition-separator = true
+    file-index-digit = 20
+    [config.sink.csv]
+      delimiter = ","
+    [config.sink.cloud-storage-config]
+      worker-count = 16
+""",
+        encoding="utf-8",
+    )
+    upstream = _load(file).config.upstream
+    assert (upstream.identity, upstream.protocol, upstream.date_separator) == (
+        "s3://bucket/prefix",
+        "canal-json",
+        "year",
+    )
+    assert [each.matcher for each in upstream.left_out] == [("shop.logs",)]
+    assert _load(file).config.loading.start_ts == START_TS
+    assert _load(file).unset == ()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.config.commands import uri_of
+from storage_consumer.config.export_uris import export_origin
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.uris import SCHEMES, STORE_PARAMETERS, parse_upstream
 from storage_consumer.errors import ConfigError
@@ -20,6 +22,8 @@ GOOD = {
     "account-name": "abc",
     "account-key": KEY,
     "encryption-key": "k" * 32,
+    "role-arn": "arn:aws:iam::1:role/r",
+    "external-id": "x&role-arn=arn:aws:iam::1:role/r",
 }
 """Values where not every text is one."""
 
@@ -38,6 +42,9 @@ def loaded(uri: str) -> Loaded:
         ("GS://b", "gcs://b"),
         ("azblob://b/p/q", "azure://b/p/q"),
         ("azure://b/p/q", "azure://b/p/q"),
+        ("azure://acc.blob.core.windows.net/b/p/q/", "azure://b/p/q"),
+        ("azure://acc.blob.core.windows.net/b", "azure://b"),
+        ("oss://b/p?region=ap-southeast-1", "s3://b/p"),
     ],
 )
 def test_a_bucket_is_the_same_by_each_of_its_schemes(uri: str, identity: str) -> None:
@@ -47,15 +54,12 @@ def test_a_bucket_is_the_same_by_each_of_its_schemes(uri: str, identity: str) ->
 
 @pytest.mark.parametrize(
     ("scheme", "name"),
-    [
-        (scheme, name)
-        for scheme, store in SCHEMES.items()
-        for name in sorted(STORE_PARAMETERS[store] - {"role-arn", "external-id"})
-    ],
+    [(scheme, name) for scheme, store in SCHEMES.items() for name in sorted(STORE_PARAMETERS[store])],
 )
 def test_each_parameter_of_a_store_is_taken(scheme: str, name: str) -> None:
     """What TiCDC takes in the URI of a store can be pasted."""
-    assert name in parse_upstream(f"{scheme}://b/p?{name}={GOOD.get(name, 'true')}").parameters
+    more = "&region=true" if scheme == "oss" else ""
+    assert name in parse_upstream(f"{scheme}://b/p?{name}={GOOD.get(name, 'true')}{more}").parameters
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,6 @@ def test_each_parameter_of_a_store_is_taken(scheme: str, name: str) -> None:
         ("gcs://b/p?account-key=k", "`account-key` is a parameter of azure, not of gcs"),
         ("azure://b/p?region=r", "`region` is a parameter of s3, not of azure"),
         ("file:///d?endpoint=http://h", "`endpoint` is a parameter of s3 and gcs and azure, not of file"),
-        ("s3://b/p?role-arn=arn:aws:iam::1:role/r", "`role-arn` is not supported; let the usual AWS chain"),
         ("azure:///p", "no bucket is named; give azure://bucket/prefix"),
         ("azure://account.blob.core.windows.net@b/p", "only the bucket's name"),
         ("azure://b/p?account-name=a/b", "the storage account's name alone"),
@@ -159,3 +162,36 @@ def test_a_container_in_azure_is_understood() -> None:
 def test_where_the_bucket_stands(parameters: str, *, path_style: bool) -> None:
     """Providers that take the bucket in the host's name only get it there, unless the URI says otherwise."""
     assert loaded(f"s3://b/p?{parameters}").config.upstream.force_path_style == path_style
+
+
+@pytest.mark.parametrize(
+    ("query", "endpoint"),
+    [
+        ("region=ap-southeast-1", "https://oss-ap-southeast-1.aliyuncs.com"),
+        ("region=oss-ap-southeast-1", "https://oss-ap-southeast-1.aliyuncs.com"),
+        ("endpoint=https://oss-cn-hongkong-internal.aliyuncs.com", "https://oss-cn-hongkong-internal.aliyuncs.com"),
+    ],
+)
+def test_alibabas_store_is_one_that_speaks_s3(query: str, endpoint: str) -> None:
+    """Its server follows from the region, or is given; it takes the bucket's name only as part of the host's. The URI leads there again."""
+    found = loaded(f"oss://b/p?{query}&access-key=a&secret-access-key=s").config.upstream
+    assert (found.scheme, found.endpoint, found.force_path_style) == ("s3", endpoint, False)
+    assert loaded(uri_of(found)).config.upstream == found
+
+
+def test_an_account_as_host() -> None:
+    """As TiDB Cloud writes a container of Azure, the account's server comes before it."""
+    found = loaded("azure://acc.blob.core.chinacloudapi.cn/b/p").config.upstream
+    assert (found.account_name, found.endpoint) == ("acc", "https://acc.blob.core.chinacloudapi.cn")
+
+
+def test_a_role_is_part_of_the_place() -> None:
+    """The role and its external id go into the settings and into printed commands; an export is read by the same role."""
+    role = "role-arn=arn:aws:iam::1:role/r&external-id=a=b,c@d"
+    found = loaded(f"s3://b/p?region=r&{role}").config.upstream
+    assert (found.role_arn, found.external_id) == ("arn:aws:iam::1:role/r", "a=b,c@d")
+    assert loaded(uri_of(found)).config.upstream == found
+    for dump in ("s3://other/full", "s3://other/full?region=x"):
+        assert export_origin(dump, found).role_arn == found.role_arn
+    assert export_origin("s3://other/full?role-arn=arn:aws:iam::2:role/x", found).external_id == ""
+    assert export_origin("gcs://other/full", found).role_arn == ""
