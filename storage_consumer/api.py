@@ -80,6 +80,7 @@ class Consumer:
         self._clock = SystemClock()
         # The program brings its own recorder, which it shows; anybody else's `progress` is told what ours counts.
         recorder = progress if isinstance(progress, Recorder) else Recorder(self._clock, __version__, progress)
+        recorder.limit = self._loaded.config.tuning.rows_per_second
         self._recorder = recorder
         recorder.assumed = self._loaded.config.loading.assumed
         # A consumer that is dropped without being closed must not be kept, nor called, by the log.

@@ -91,6 +91,30 @@ class SystemClock:
         return event.wait(seconds)
 
 
+_MADE_UP = 5.0
+"""Most seconds in which less was done than allowed that are made up for."""
+
+
+class Pace:
+    """A limit of rows per second, which several threads share."""
+
+    def __init__(self, rows_per_second: float = 0.0) -> None:
+        """Let through so many rows; 0 for any number."""
+        self._limit = rows_per_second
+        self._lock = threading.Lock()
+        self._next = time.monotonic()
+
+    def spend(self, rows: int) -> None:
+        """Wait until as much time has passed as these rows may take."""
+        if not self._limit:
+            return
+        with self._lock:
+            now = time.monotonic()
+            self._next = max(self._next, now - _MADE_UP) + rows / self._limit
+            wait = self._next - now
+        time.sleep(max(0.0, wait))
+
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _log = Log("signals")
 

@@ -389,6 +389,11 @@ class Options(TypedDict, total=False):
     retry_limit: Annotated[
         Seconds, "How long to retry a bucket or target that does not answer before the program exits with code 1."
     ]
+    rows_per_second: Annotated[
+        Number,
+        "Most rows that are written or deleted in the target per second, over all tasks and copies; 0: any number.",
+        {"parse": parsers.integer(low=0, high=1_000_000_000)},
+    ]
     spark_master: Annotated[
         Text,
         "Where the Spark job runs.",

@@ -222,6 +222,8 @@ class Tuning:
     """Write partitions of a round's Spark job; 0: derived from bytes and cores."""
     worker_count: int = 16
     """Upper limit of parallel connections that write rows, over all executors; TiCDC's name and default."""
+    rows_per_second: int = 0
+    """Most rows that all tasks together write or delete per second; 0: any number."""
     local_infile: bool = True
     """Whether LOAD DATA LOCAL may be used if the server allows it."""
     quarantine: tuple[str, ...] = ()

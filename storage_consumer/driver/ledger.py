@@ -16,11 +16,12 @@ from storage_consumer.driver.open_copies import LoadingState
 from storage_consumer.driver.remedies import with_a_way_on
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.steps import DdlStep, RowStep
+from storage_consumer.plan.steps import DdlStep, RowStep, beginning
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints, is_all_apart
 from storage_consumer.plan.table_state import HaltKind, TableState
 from storage_consumer.plan.touches import place_of
 from storage_consumer.ports import RowPipeline, ServerInfo, State, TableProgress, Target
+from storage_consumer.rows.spec import ROW_BYTES
 from storage_consumer.summary import Progress, RoundSummary, TableSummary
 from storage_consumer.telemetry import Log
 
@@ -50,6 +51,8 @@ class RoundContext:
 _log = Log("round")
 _STORED_BY_STATEMENTS = (TableState.RUNNING, TableState.WAITING, TableState.DROPPED)
 """States that a statement may have replaced at its end."""
+JOB_SECONDS = 60
+"""How long a job may take for which --rows-per-second leaves only so much to write."""
 _STANDING = (TableState.HALTED, TableState.PAUSED, TableState.WAITING)
 """States of which every round tells."""
 
@@ -128,8 +131,29 @@ class RoundLedger:
 
         Otherwise the same tables would get their turn in each round, and the others never.
         """
-        limited = self.context.config.limits.max_files
+        limited = self.context.config.limits.max_files or self.context.config.tuning.rows_per_second
         return sorted(steps, key=lambda step: step.commit_range.low) if limited else steps
+
+    def paced(self, steps: Sequence[RowStep]) -> Sequence[RowStep]:
+        """Return what of row steps a job writes in about `JOB_SECONDS` at the wanted pace.
+
+        The checkpoint moves after each job.
+        """
+        config, manager = self.context.config, self.context.manager
+        row_bytes = ROW_BYTES[config.upstream.protocol]
+        left = config.tuning.rows_per_second * JOB_SECONDS
+        # Without a commit-ts in the rows nothing of a table can be left for later.
+        if not left or not config.upstream.has_commit_ts:
+            return steps
+        taken: list[RowStep] = []
+        for step in steps:
+            some, rows = beginning(step, left, row_bytes, manager.sequences.rest)
+            # Only the first one is cut: the others have their turn.
+            if taken and (rows > left or some.commit_range != step.commit_range):
+                break
+            taken.append(some)
+            left = max(1, left - rows)
+        return taken
 
     def limit(self) -> str:
         """Return which limit of a round is reached, by the option's name; empty if none is."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from storage_consumer.bucket.table_statements import binary_columns, index_count, unique_keys
 from storage_consumer.driver.ddl_prepare import described, prepared
-from storage_consumer.driver.ledger import RoundContext, RoundLedger
+from storage_consumer.driver.ledger import JOB_SECONDS, RoundContext, RoundLedger
 from storage_consumer.driver.open_copies import CopiedTable, LoadingState, OpenCopy, unsettled
 from storage_consumer.driver.remedies import copy_again, load_command, reason_of, table_command
 from storage_consumer.errors import ConfigError, NotReplicable, TableError
@@ -35,6 +35,7 @@ from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Target
 from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.match import table_work
+from storage_consumer.rows.spec import ROW_BYTES
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import Log
 
@@ -84,8 +85,10 @@ class LoadJobs:
         ready = [load for load in self._open() if self._is_ready(load)]
         sizes = [(load, tuple(part.size for part in self._table(load).parts)) for load in ready if not load.is_written]
         seconds = _ALONE if is_all_apart(self.context.manager.tables.values()) else _BESIDE_OTHERS
+        most, pace = int(self.loading.rate * seconds), self.context.config.tuning.rows_per_second
+        most = min(most, pace * JOB_SECONDS * ROW_BYTES["dump-sql"]) if pace else most
         steps = []
-        for part in next_slices(sizes, max(1, int(self.loading.rate * seconds))):
+        for part in next_slices(sizes, max(1, most)):
             load, table = part.load, self._table(part.load)
             files = tuple(
                 DataFile(

@@ -330,7 +330,8 @@ def _apply(
         with ledger.stage("rows"):
             # Stored before a job that may fail: after a fault the tables are as they were stored.
             ddls.store()
-            taken = in_one_job(ledger.oldest_first(wave.rows), ledger.files_left) if wave.rows else ()
+            first = in_one_job(ledger.oldest_first(wave.rows), ledger.files_left)
+            taken = ledger.paced(first)
             began = context.clock.monotonic()
             written = rows.write([*taken, *copied])
         if loads is not None:

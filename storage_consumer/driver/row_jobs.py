@@ -103,7 +103,9 @@ class RowJobs:
         files = [file for step, plan in planned for file in files_of(step, plan.index)]
         self._waves += 1
         context, config = self.context, self.context.config
-        cut = shape(files, config.upstream.protocol, context.pipeline.cores, config.tuning.partitions)
+        pace = config.tuning.rows_per_second
+        cores, wish = context.pipeline.cores, config.tuning.partitions
+        cut = shape(files, config.upstream.protocol, cores, wish, pace)
         spec = JobSpec(
             origins=self._origins,
             downstream=config.downstream,
@@ -121,6 +123,7 @@ class RowJobs:
             statements=context.state.lease.task_statements,
             load_data=context.server_info.load_data and config.tuning.local_infile,
             max_packet=context.server_info.max_packet,
+            rows_per_second=pace,
             title=job_title(self.ledger.number, self._waves, [str(step.name) for step, _ in planned], files),
         )
         # From here on tasks exist that may still write after the job ended or failed.
@@ -215,10 +218,17 @@ class RowJobs:
         ledger.written += outcome.written
         ledger.counts[step.table_key].files += len(outcome.files)
         ledger.size += sum(file.stored.size for file in step.files if file.stored.path in outcome.files)
+        rest_of = self.context.manager.sequences.rest
         for report in outcome.files.values():
-            ledger.skipped["row: repeated delivery"] += report.duplicates
-            border = "the storage checkpoint" if ledger.reach == ledger.storage_checkpoint else "--until"
-            ledger.skipped[f"row: beyond {border}"] += report.later
+            # What comes after a part of the rows, or after a statement, is yet to be written.
+            if step.commit_range.high >= ledger.reach:
+                border = "the storage checkpoint" if ledger.reach == ledger.storage_checkpoint else "--until"
+                ledger.skipped[f"row: beyond {border}"] += report.later
+        # Rows of a file that is read again for those after them are no deliveries of their own.
+        reread = {file.stored.path for file in step.files if rest_of(file)}
+        ledger.skipped["row: repeated delivery"] += sum(
+            report.duplicates for report in outcome.files.values() if report.path not in reread
+        )
         error = outcome.error
         if not error:
             if unread := [file.stored.path for file in step.files if file.stored.path not in outcome.files]:
@@ -231,7 +241,7 @@ class RowJobs:
                 for file in step.files:
                     report = outcome.files[file.stored.path]
                     self.context.manager.tables[step.table_key].finish(
-                        file, max_ts=report.max_ts, next_ts=report.next_ts
+                        file, max_ts=report.max_ts, next_ts=report.next_ts, later=report.later
                     )
             return True
         if outcome.gone and step.origin:

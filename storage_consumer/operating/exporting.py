@@ -28,7 +28,7 @@ from storage_consumer.bucket.export_names import (
 from storage_consumer.bucket.storage import Folder, Storage
 from storage_consumer.bucket.stores import open_folder, open_storage
 from storage_consumer.bucket.table_statements import is_temporary, read_create_table
-from storage_consumer.clock import some_of
+from storage_consumer.clock import Pace, some_of
 from storage_consumer.config.export_uris import below, export_origin, parse_export, refuse_inside
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.parsers import is_system
@@ -41,7 +41,7 @@ from storage_consumer.rows.compared_layout import KeyRange
 from storage_consumer.sql.parse import table_names
 from storage_consumer.sql.tokens import qualified, tokens
 from storage_consumer.target.existing_names import text_of
-from storage_consumer.target.source_reading import ExportedTable, Pace, Reading
+from storage_consumer.target.source_reading import ExportedTable, Reading
 from storage_consumer.telemetry import Log
 
 

@@ -19,7 +19,7 @@ from typing import Literal, TypedDict, TypeVar
 
 from storage_consumer.checkpoint.findings import SnapshotState
 from storage_consumer.checkpoint.store import StateStore, operated
-from storage_consumer.clock import counted
+from storage_consumer.clock import Pace, counted
 from storage_consumer.config.commands import reaching
 from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, table_rules
@@ -41,7 +41,7 @@ from storage_consumer.rows.comparison import (
     moves_on,
     obstacle,
 )
-from storage_consumer.target.source_reading import ComparedTable, Pace, Reading
+from storage_consumer.target.source_reading import ComparedTable, Reading
 
 _PAUSE = 0.03
 """Seconds between two looks for a moment at which a table is at rest."""

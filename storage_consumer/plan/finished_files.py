@@ -40,6 +40,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
+from typing import NamedTuple
 
 from storage_consumer.model import DataFile, StoredObject
 
@@ -79,6 +80,14 @@ def has_size(digest: int, size: int) -> bool:
 def _size_part(size: int) -> int:
     # Bit 1 is always set, so that no digest is `_ABSENT`, `REWRITTEN` or `_PASSED`.
     return int.from_bytes(blake2b(b"%d" % size, digest_size=_SIZE_BYTES).digest(), "little") | 2
+
+
+class Rest(NamedTuple):
+    """Rows of a file: the lowest and the highest commit-ts of them, and how many."""
+
+    first: int
+    last: int
+    rows: int
 
 
 class FileVerdict(Enum):
@@ -228,8 +237,8 @@ class FileSequence:
         self._done: list[_GaplessRun] = []
         # A file to be read again is lost until it is listed.
         self._lost = set(self._digests.rewritten())
-        # Path → lowest commit-ts not applied, of files applied up to some commit-ts only.
-        self._not_before: dict[str, int] = {}
+        self.rest: dict[str, Rest] = {}
+        """Path → what is not applied, of files applied up to some commit-ts only."""
         # What was finished out of turn is not stored otherwise: its digests alone show it.
         for number in self._digests.finished_beyond(self.done_upto):
             _put_in(self._done, number, number)
@@ -247,7 +256,7 @@ class FileSequence:
         self._compare_size(file)
         self.pending[file.stored.path] = file
         # What was put off was about the former content.
-        self._not_before.pop(file.stored.path, None)
+        self.rest.pop(file.stored.path, None)
         if file.number <= self.done_upto or self._digests[file.number]:
             self._digests[file.number] = REWRITTEN  # so that a restart reads it again too
             self.rewritten = True
@@ -277,7 +286,7 @@ class FileSequence:
     def readable(self, high: int) -> Iterator[DataFile]:
         """Yield pending files that may hold rows with commit-ts <= `high` (inclusive)."""
         for path, file in self.pending.items():
-            if self._not_before.get(path, 0) <= high:
+            if path not in self.rest or self.rest[path].first <= high:
                 yield file
 
     def finish(self, file: DataFile) -> None:
@@ -286,7 +295,7 @@ class FileSequence:
         if current is None or current.stored != file.stored:
             return  # it changed while it was read: the new content is read next
         del self.pending[file.stored.path]
-        self._not_before.pop(file.stored.path, None)
+        self.rest.pop(file.stored.path, None)
         self.same_size.discard(file.number)
         if self.left_out != EVERYTHING:
             self._digests[file.number] = digest_of(file.stored)
@@ -313,9 +322,9 @@ class FileSequence:
             self._digests.forget()
         self._moved()
 
-    def defer(self, file: DataFile, next_ts: int) -> None:
-        """Note that `next_ts` is the file's lowest commit-ts that is not applied."""
-        self._not_before[file.stored.path] = next_ts
+    def defer(self, file: DataFile, rest: Rest) -> None:
+        """Note what of a file is not applied."""
+        self.rest[file.stored.path] = rest
 
     def forget(self, file: DataFile) -> bool:
         """Note that the file is no longer stored; return whether it is missed, being unfinished."""
@@ -408,6 +417,11 @@ class FileSequences:
             for each in self._finished:
                 self._of_numbering.setdefault(each.rpartition("|")[0], []).append(each)
         return [self[each] for each in self._of_numbering.get(name.rpartition("|")[0], ())]
+
+    def rest(self, file: DataFile) -> Rest | None:
+        """Return what of a file is not applied; None for all of one that was not read."""
+        sequence = self._sequences.get(file.sequence)
+        return sequence.rest.get(file.stored.path) if sequence is not None else None
 
     def discard(self, name: str) -> None:
         """Note that files of a sequence are there which nobody reads."""

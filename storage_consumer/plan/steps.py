@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from storage_consumer.model import (
     CommitRange,
@@ -16,6 +17,7 @@ from storage_consumer.model import (
     VersionKey,
     folded_name,
 )
+from storage_consumer.plan.finished_files import Rest
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import quote
 
@@ -190,6 +192,33 @@ class Wave:
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
         return bool(self.rows or self.ddls)
+
+
+_Rests = Callable[[DataFile], Rest | None]
+
+
+def beginning(step: RowStep, most: int, row_bytes: int, rest: _Rests) -> tuple[RowStep, int]:
+    """Return the rows of a step up to a commit-ts with about `most`, or all, and their number.
+
+    Of files that were not read (`rest`: None) only the bytes are known. If these are too many, the
+    first rows alone are wanted, and reading them tells of all others.
+    """
+    low, high = step.commit_range.low, step.commit_range.high
+    known = {file: rest(file) for file in step.files}
+    rests = {file: it or Rest(low + 1, high, file.stored.size // row_bytes) for file, it in known.items()}
+
+    def upto(ts: int) -> int:
+        # As if the rows of a file were spread evenly.
+        reached = (it for it in rests.values() if it.first <= ts)
+        return sum(it.rows * min(span := it.last - it.first + 1, ts - it.first + 1) // span for it in reached)
+
+    end = high
+    if upto(high) > most:
+        end = max(low + 1, min(it.first for it in rests.values()))
+        if sum(rests[file].rows for file, it in known.items() if it is None) <= most:
+            end = max(end, low + bisect(range(low + 1, high), most, key=upto))
+    files = tuple(file for file, it in rests.items() if it.first <= end)
+    return replace(step, commit_range=CommitRange(low=low, high=end), files=files), upto(end)
 
 
 MOST_FILES = 100_000

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from storage_consumer.model import CommitRange, DataFile, DdlKind, TableDefinition, TableName, folded_name
 from storage_consumer.plan.copies import Copies, CopyLedger
-from storage_consumer.plan.finished_files import FileSequences
+from storage_consumer.plan.finished_files import FileSequences, Rest
 from storage_consumer.plan.in_order import ByNumber, Numbers, Together, highest
 from storage_consumer.plan.steps import MAKES_TABLE, DdlStep, RowStep, key_of
 from storage_consumer.plan.table_files import TableFiles, TableVersions, makes_table
@@ -303,13 +303,14 @@ class TableConsumer:
         """Note that all rows up to `checkpoint` (inclusive) are applied."""
         self._checkpoint = max(self._checkpoint, checkpoint)
 
-    def finish(self, file: DataFile, *, max_ts: int, next_ts: int) -> None:
+    def finish(self, file: DataFile, *, max_ts: int, next_ts: int, later: int = 0) -> None:
         """Note that a file was read up to the checkpoint; finished unless it has later rows."""
         if max_ts <= self._checkpoint:
             self.files.finish(file)
         else:
             # It has rows beyond the checkpoint, read again once the lowest may be applied.
-            self.files.version(file.version_key).sequences[file.sequence].defer(file, next_ts)
+            rest = Rest(next_ts, max_ts, later)
+            self.files.version(file.version_key).sequences[file.sequence].defer(file, rest)
 
     def pass_statement(self, version: int, *, dropped: bool, why: str = "") -> None:
         """Note a statement's effect at this version.

@@ -221,6 +221,8 @@ class JobSpec:
     """Whether LOAD DATA LOCAL may be used; otherwise multi-row statements are."""
     max_packet: int
     """The server's max_allowed_packet, in bytes."""
+    rows_per_second: float = 0.0
+    """Most rows that all tasks write per second, or the one that gets it; 0: any number."""
     title: str = ""
     """What Spark's UI says about the job."""
 
@@ -366,6 +368,10 @@ BUCKET_BYTES: dict[Protocol, int] = {
     "dump-csv": 24 << 20,
 }
 """File bytes per bucket, of about equal rows: a canal-json message repeats all names."""
+ROW_BYTES = {protocol: size // 250_000 for protocol, size in BUCKET_BYTES.items()}
+"""About how many bytes of a file a row takes."""
+TASK_PACE = 10_000
+"""Rows per second that a single task can write in any case."""
 MOST_TASKS = 2_000
 SMALLEST_GROUP, LARGEST_GROUP = 1 << 20, 48 << 20
 """File bytes per reading task; one that also writes holds all, at most `LARGEST_WHOLE`."""
@@ -388,13 +394,16 @@ class JobShape:
     """Whether they read as well: all files of a table are read by the task that writes it."""
 
 
-def shape(files: Iterable[JobFile], protocol: Protocol, cores: int, wish: int = 0) -> JobShape:
+def shape(files: Iterable[JobFile], protocol: Protocol, cores: int, wish: int = 0, pace: int = 0) -> JobShape:
     """Return the shape by bytes: what a task holds fits in memory, and each has work.
 
-    `wish`: the requested number of buckets, 0 for none.
+    `wish`: the requested number of buckets, 0 for none. `pace`: most rows to write per
+    second, 0 for any number.
     """
     if wish:
         return JobShape(partitions=wish, whole=False)
+    # Each task has a share of the pace, which one with less to write leaves unused.
+    cores = min(cores, 1 + pace // TASK_PACE) if pace else cores
     by_table: dict[int, int] = {}
     size = 0
     for work in files:

@@ -291,10 +291,15 @@ class SparkPipeline:
             files_read.add(1)
             rows_read.add(report.applied)
 
+        most = self._worker_count
+        if spec.rows_per_second:
+            # More never write at a time, whatever executors come meanwhile.
+            most = min(most, spec.partitions, self.cores)
+            spec = replace(spec, rows_per_second=spec.rows_per_second / most)
         reporter = _Reporter(progress, files_read, rows_read)
         try:
             with self._job(spec.title):
-                return self._whole(spec, files, seen) if spec.whole else self._shuffled(spec, files, seen)
+                return (self._whole if spec.whole else self._shuffled)(spec, files, seen, most)
         finally:
             reporter.stop()
 
@@ -344,15 +349,15 @@ class SparkPipeline:
             return SparkUnavailable(_ENDED)
         return StorageConsumerError(_OTHERS_ENDED)
 
-    def _in_turns(self, reports: RDD[_Report], partitions: int) -> list[_Report]:
-        """Return the reports of the tasks that write; at most as many run at a time as may have a connection."""
-        shifts = turns(self._context, partitions, self._worker_count)
+    def _in_turns(self, reports: RDD[_Report], partitions: int, most: int) -> list[_Report]:
+        """Return the reports of the tasks that write, of which at most `most` run at a time."""
+        shifts = turns(self._context, partitions, most)
         if len(shifts) == 1:
             return reports.collect()
         # One turn after the other: `runJob` returns when all of its tasks have ended.
         return [one for shift in shifts for one in self._context.runJob(reports, list, [*shift])]
 
-    def _whole(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen) -> list[_Report]:
+    def _whole(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, most: int) -> list[_Report]:
         """Run the job in one stage: each task reads and writes tables of its own, and gets only these."""
         secret_names = self._secret_names
 
@@ -369,9 +374,9 @@ class SparkPipeline:
             wanted = {work.table for work in group}
             share = replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
             shares.append((partition, share, group))
-        return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares))
+        return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares), most)
 
-    def _shuffled(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen) -> list[_Report]:
+    def _shuffled(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, most: int) -> list[_Report]:
         """Run the job in two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
         with between_halves(self._context) as folder:
             # Every task needs the whole specification, so it goes to each machine once. The secrets' names alone travel.
@@ -397,7 +402,7 @@ class SparkPipeline:
                     .partitionBy(spec.partitions, lambda place: place[0])
                     .mapPartitionsWithIndex(write)
                 )
-                return self._in_turns(written, spec.partitions)  # the first turn reads for all
+                return self._in_turns(written, spec.partitions, most)  # the first turn reads for all
             finally:
                 # Or the copies on the executors would stay as long as the session.
                 shared.destroy()

@@ -18,6 +18,7 @@ from itertools import groupby
 
 import pymysql.err
 
+from storage_consumer.clock import Pace
 from storage_consumer.decode.kernels.row_lines import size_of
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import RowRefused
@@ -33,6 +34,8 @@ from storage_consumer.target.mysql_errors import described, is_refusal
 from storage_consumer.target.row_statements import batches, key_expression, key_literal, row_text
 from storage_consumer.target.transaction import FencedConnection
 
+_FEWEST = 100
+"""Rows of a transaction that a limited pace leaves together."""
 _LONGEST = 4_000
 """Characters of a reason or a key that are stored."""
 
@@ -153,15 +156,15 @@ def _text(text: str) -> str:
     return f"'{escape(text.encode('utf-8', 'replace').decode())}'"
 
 
-def together(ordered: Iterable[Run]) -> Iterator[list[Run]]:
-    """Group runs for one transaction each; long runs are cut."""
+def together(ordered: Iterable[Run], most: int = TRANSACTION_ROWS) -> Iterator[list[Run]]:
+    """Group runs for one transaction of at most `most` rows each; long runs are cut."""
     held: list[Run] = []
     rows = size = 0
     for action, lines in ordered:
-        for batch in batches(lines, TRANSACTION_ROWS, TRANSACTION_SIZE):
+        for batch in batches(lines, most, TRANSACTION_SIZE):
             more = size_of(batch)
             # Short runs share a transaction: each commit costs the server more than a few rows.
-            if held and (rows + len(batch) > TRANSACTION_ROWS or size + more > TRANSACTION_SIZE):
+            if held and (rows + len(batch) > most or size + more > TRANSACTION_SIZE):
                 yield held
                 held, rows, size = [], 0, 0
             held.append(Run(action, batch))
@@ -178,6 +181,9 @@ class TargetWriter:
         self._fenced = FencedConnection(spec, password, partition)
         self._rows = RowStatements(self._fenced)
         self._quarantine = QuarantineStatements(self._fenced)
+        self._pace = Pace(spec.rows_per_second)
+        self._most = max(_FEWEST, min(TRANSACTION_ROWS, int(spec.rows_per_second) or TRANSACTION_ROWS))
+        """Rows of one transaction: about a second's, where the pace is limited."""
         self._with_entries: set[int] = set()
         """Indexes of the tables of which this writer quarantined a row."""
 
@@ -197,7 +203,9 @@ class TargetWriter:
 
         # Any of the tables serves here: the plan only decides about queueing, which none of them
         # does, and names a table in errors.
-        return self._fenced.transaction(states[0][0], write)
+        counts = self._fenced.transaction(states[0][0], write)
+        self._pace.spend(sum(counts))
+        return counts
 
     def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
         """Write runs in order, in transactions of bounded size, many short runs in one. Idempotent.
@@ -205,7 +213,7 @@ class TargetWriter:
         Each transaction holds both its rows and the entries of the rows that it left out, since the
         target refuses them for what they hold.
         """
-        parts = list(together(ordered))
+        parts = list(together(ordered, self._most))
         is_alone = self._fenced.spec.whole or self._fenced.spec.partitions == 1
         blocks = sum(1 for upserts, _ in groupby(ordered, _is_upserts) if upserts)
         # Where one transaction writes all of the table, no row in the way is about to go.
@@ -218,6 +226,7 @@ class TargetWriter:
             while written is None:
                 written = self._accepted(work, some, refused, place_of)
             rows, blocked = rows + written[0], blocked + written[1]
+            self._pace.spend(sum(written))
             # Only places and reasons go to the driver: rows of many tasks would exceed its memory.
             aside += [replace(row, line=b"") for row in refused]
         return Written(rows, blocked, tuple(aside))
@@ -297,7 +306,7 @@ class TargetWriter:
 
         The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts.
         """
-        return KeylessTable(self._rows, work).write(parts)
+        return KeylessTable(self._rows, work, self._pace, self._most).write(parts)
 
 
 def _is_upserts(run: Run) -> bool:

@@ -35,6 +35,7 @@ from operator import itemgetter
 import numpy as np
 import pymysql.err
 
+from storage_consumer.clock import Pace
 from storage_consumer.decode.kernels.row_lines import size_of
 from storage_consumer.decode.values import WireKind
 from storage_consumer.decode.wire_format import split_lines
@@ -153,9 +154,11 @@ def portions(parts: Iterable[Changes], is_enough: Callable[[Portion], bool], *, 
 class KeylessTable:
     """The writer of one keyless table's events, over the connection of a task."""
 
-    def __init__(self, rows: RowStatements, work: TablePlan) -> None:
-        """Write by `rows`, in transactions of its connection."""
+    def __init__(self, rows: RowStatements, work: TablePlan, pace: Pace | None = None, most: int = 0) -> None:
+        """Write by `rows`, in transactions of about `most` events; 0: `FEW_EVENTS`."""
         self._rows = rows
+        self._pace = pace or Pace()
+        self._few = min(most or FEW_EVENTS, FEW_EVENTS)
         self._fenced = rows.fenced
         self._statements = rows.fenced.spec.statements
         self._work = work
@@ -169,18 +172,19 @@ class KeylessTable:
         """Write events and count them; the stored checkpoint moves along at ends of a commit-ts."""
         # This transaction claims the slot, so the value is final: no other attempt can move it.
         stored = self._fenced.transaction(self._work, self._stored_checkpoint)
-        due = chain.from_iterable(part.after(stored).pieces(FEW_EVENTS) for part in parts)
+        due = chain.from_iterable(part.after(stored).pieces(self._few) for part in parts)
         written = 0
         # Where an insert replaces rows by nullable unique keys, the order of events decides what
         # stays: nothing is netted then.
         for portion in portions(due, self._is_enough, in_turn=self._work.replaces):
             written += self._fenced.transaction(self._work, partial(self._write, portion))
+            self._pace.spend(portion.events)
             del portion  # frees the memory before the next portion is built
         return written
 
     def _is_enough(self, portion: Portion) -> bool:
         """Return whether a transaction should take no more."""
-        if portion.events < FEW_EVENTS and portion.size < FEW_BYTES:
+        if portion.events < self._few and portion.size < FEW_BYTES:
             return False
         # Queried only once it matters: without deletes, transactions need not be larger.
         if self._most is None and portion.met:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +14,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from storage_consumer.clock import Pace
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError, SnapshotLost, TableError, TargetUnavailable
 from storage_consumer.model import TableColumn, TableName
@@ -53,26 +52,6 @@ from storage_consumer.target.structure import ColumnFacts, columns_of, in_query,
 _GONE = frozenset((1412, 8055, 9006, 8028))
 """The table's definition changed, TiDB's garbage collection passed, or its schema changed."""
 _NO_SAFE_POINT = "tikv_gc_safe_point"
-
-
-class Pace:
-    """A limit of rows per second, which several threads share."""
-
-    def __init__(self, rows_per_second: float = 0.0) -> None:
-        """Let through so many rows; 0 for any number."""
-        self._limit = rows_per_second
-        self._lock = threading.Lock()
-        self._next = 0.0
-
-    def spend(self, rows: int) -> None:
-        """Wait until as much time has passed as these rows may take."""
-        if not self._limit:
-            return
-        with self._lock:
-            now = time.monotonic()
-            self._next = max(self._next, now) + rows / self._limit
-            wait = self._next - now
-        time.sleep(wait)
 
 
 class Reading:

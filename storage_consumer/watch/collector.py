@@ -113,6 +113,7 @@ METRICS: dict[str, Metric] = {
     "rows_written_total": _counter(
         "Rows written or deleted in the target, after folding; counted at the end of a round."
     ),
+    "rows_per_second_limit": _gauge("Most rows to write per second, over all tasks; 0 for any number."),
     "files_read_total": _counter("Data files read, those of the running round included."),
     "read_bytes_total": _counter("Size of the data files read; counted at the end of a round."),
     "ddl_statements_total": _counter("DDL statements executed; counted at the end of a round."),
@@ -424,6 +425,7 @@ class Showing(Collector):
             **({"source_file_expiration_seconds": days * _DAY} if days else {}),
             "rows_read_total": tally.rows,
             "rows_written_total": done.written,
+            "rows_per_second_limit": report.rows_per_second_limit,
             "files_read_total": tally.files,
             "read_bytes_total": done.bytes,
             "ddl_statements_total": done.ddls,

@@ -189,6 +189,8 @@ class Recorder:
     def __init__(self, clock: Clock, version: str, inner: Progress | None = None) -> None:
         """Pass calls on to `inner`, a `Progress` of whoever uses the library."""
         self._inner = inner or Silent()
+        self.limit = 0
+        """The option `rows_per_second`."""
         self.observers: tuple[Callable[[RoundSummary], None], ...] = ()
         """Called with the summary of each round, once it is counted."""
         self.assumed = ""
@@ -365,6 +367,7 @@ class Recorder:
                 retry=redact(self._retry),
                 work=work,
                 rows_per_second=round(sum(rows for _, _, rows in self._read) / seconds, 1) if seconds else 0.0,
+                rows_per_second_limit=self.limit,
                 pending_files=done.pending_files,
                 pending_bytes=done.pending_bytes,
                 refused_checkpoint=done.refused_checkpoint,

@@ -184,6 +184,8 @@ class Report:
     """The running round, once it knows what it has to do."""
     rows_per_second: float = 0.0
     """Over the last minute in which rows were read."""
+    rows_per_second_limit: int = 0
+    """The option `rows_per_second`."""
     pending_files: int = 0
     """Files with rows beyond the storage checkpoint, or not yet read, at the end of the last round."""
     pending_bytes: int = 0

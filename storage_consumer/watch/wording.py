@@ -35,6 +35,7 @@ def facts(status: Status) -> dict[str, str]:
         "loading": loading(snapshot.loads),
         "assumed": report.assumed if report is not None else "",
         "pending": pending(report),
+        "limit": f"{report.rows_per_second_limit:,} rows/s" if report and report.rows_per_second_limit else "",
         "skipped": skipped(report),
         "verified": verified(snapshot.verified),
     }

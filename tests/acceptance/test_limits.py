@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,21 @@ def test_a_run_that_ends_at_a_time(mariadb: DatabaseServer, bucket: SmallBucket,
     assert "1 skipped or left out" in command("table", server=mariadb).stdout
     shown = json.loads(command("table", "--all", "--json", server=mariadb).stdout)["tables"]
     assert {each["table"]: each["state"] for each in shown} == {"d": "running", "d.a": "running", "d.b": "skipped"}
+
+
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_a_limited_pace(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path, tasks: int) -> None:
+    """All tasks together write at the rate that is given, in several jobs if a table has more than a minute's rows; `status` shows it."""
+    for number in range(3, 7):
+        keys = range(number * 10_000, number * 10_000 + 2_500)
+        bucket.rows("d.a", number, *[row("d.a", number * 100 + key % 7, str(key), '"x"') for key in keys])
+    bucket.metadata(ts(1000))
+    arguments = [*run_arguments(bucket, mariadb), "--rows-per-second", "500", "--partitions", str(tasks)]
+    with program([*arguments, "--once"], tmp_path / "paced") as running:
+        began = time.monotonic()
+        finished = running.wait_for("round_finished")
+        assert (finished["written"], finished["skipped"], running.end()) == (10_004, {}, 0)
+    assert 15 < time.monotonic() - began < 60
+    assert mariadb.query("SELECT COUNT(*) FROM d.a") == ((10_002,),)
+    shown = json.loads(command("status", "--json", "--batch", server=mariadb).stdout)
+    assert shown["report"]["rows_per_second_limit"] == 500

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from storage_consumer.config.settings import Limits
+from storage_consumer.driver import ledger
 from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.deciding import decide
@@ -220,3 +222,34 @@ def test_earlier_run_that_may_have_been_interrupted(caplog: pytest.LogCaptureFix
     caplog.clear()
     limited(world).once()
     assert "an earlier run saw the bucket's checkpoint" not in caplog.text
+
+
+def test_a_pace_keeps_jobs_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a limited pace a job writes about as many rows as it may in a minute, and the checkpoint moves after each; nothing is lost."""
+    monkeypatch.setattr(ledger, "JOB_SECONDS", 2)
+    world = two_tables()
+    world.config = replace(world.config, tuning=replace(world.config.tuning, rows_per_second=10))
+    for number in range(4):
+        keys = range(10 + number * 100, 110 + number * 100)
+        # All of one file at one commit-ts, which no job can divide; the files of the others overlap.
+        ticks = {key: 50 if number == 1 else key + number for key in keys}
+        rows = [row("shop.a", ticks[key], str(key), '"x"') for key in keys]
+        world.bucket.rows("shop.a", 2 + number, *rows)
+    world.bucket.rows("shop.b", 2, *[row("shop.b", tick, str(tick), '"y"') for tick in range(5, 15)])
+    world.bucket.metadata(ts(1000))
+    written = [0]
+
+    def tick(where: str) -> None:
+        if where == "after MemoryPipeline.run":
+            written.append(len(world.rows("shop.a") + world.rows("shop.b")))
+
+    world.tick = tick
+    summary = world.once()
+    assert (summary.checkpoint, summary.pending_files, summary.skipped) == (ts(1000), 0, {})
+    assert numbers(world, "shop.a") == sorted(map(str, [1, *range(10, 410)]))
+    assert len(world.rows("shop.b")) == 11
+    jobs = sorted(after - before for before, after in pairwise(written))
+    assert jobs[-1] < 150
+    assert jobs[-2] <= 30
+    # Most are as long as they may be.
+    assert len(jobs) < 40

@@ -14,6 +14,7 @@ from storage_consumer.plan.finished_files import (
     FileSequences,
     FileVerdict,
     Finished,
+    Rest,
     digest_of,
 )
 from storage_consumer.plan.table_files import TableFiles, TableVersionConsumer
@@ -107,7 +108,7 @@ def test_a_file_of_which_nothing_is_known_counts_as_it_is() -> None:
 
 def test_readable_is_inclusive(sequence: FileSequence) -> None:
     """A deferred file is read again as soon as the border reaches its lowest row that was not applied."""
-    sequence.defer(TWO, 20)
+    sequence.defer(TWO, Rest(20, 20, 1))
     assert [[f.number for f in sequence.readable(high)] for high in (19, 20)] == [[1, 3], [1, 2, 3]]
 
 
@@ -130,7 +131,7 @@ def test_changed_while_read(sequence: FileSequence) -> None:
 
 def test_changed_after_it_was_deferred(sequence: FileSequence) -> None:
     """New content of a deferred file is read at once: its rows may be others."""
-    sequence.defer(TWO, 99)
+    sequence.defer(TWO, Rest(99, 99, 1))
     sequence.offer(changed(TWO, "2"))
     assert changed(TWO, "2") in sequence.readable(1)
 
