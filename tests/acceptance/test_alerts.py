@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import REFUSED, WIDER, run_arguments
+from tests.acceptance.test_ddl_verbs import REFUSED, WIDER
 from tests.harness.hook_server import HookServer, hook_server
-from tests.harness.program import command, program
+from tests.harness.program import command, program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until
@@ -31,7 +31,6 @@ def bucket(tmp_path: Path) -> SmallBucket:
     found.rows("d.b", 1, row("d.b", 2, "1", '"b"'))
     found.schema("d.a", ts(4), REFUSED, 5, WIDER)
     found.metadata(ts(6))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     return found
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import command, program
+from tests.harness.program import command, program, run_arguments
 from tests.harness.s3_server import S3Server
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
@@ -50,7 +49,6 @@ def test_from_nothing_to_a_verified_replica(
         "start_ts": ts(5),
         "config": {"sink": {"csv": {"include_commit_ts": True}}},
     }
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     document = tmp_path / "changefeed.json"
     document.write_text(f"Create changefeed successfully!\nInfo: {json.dumps(printed)}\n", encoding="utf-8")
     arguments = [*run_arguments(bucket, mariadb), "--config", str(document), "--flush-interval", "200ms"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.program import command, program
+from tests.harness.program import command, program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 
@@ -28,14 +28,7 @@ def bucket(tmp_path: Path) -> SmallBucket:
     found.rows("d.a", 1, row("d.a", 5, "2", '"two"', '"n"'), version=ts(4))
     found.rows("d.b", 1, row("d.b", 2, "1", '"b"'))
     found.metadata(ts(6))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     return found
-
-
-def run_arguments(bucket: SmallBucket, server: DatabaseServer) -> list[str]:
-    """What ``run`` takes."""
-    config = str(bucket.root.with_name("changefeed.toml"))
-    return ["--upstream-uri", bucket.uri, "--config", config, "--downstream-uri", server.uri, "--tz", "UTC"]
 
 
 def test_decided_before_it_starts(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:

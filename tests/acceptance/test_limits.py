@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.telemetry import tso_time
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import command, program
+from tests.harness.program import command, program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 
@@ -26,7 +25,6 @@ def bucket(tmp_path: Path) -> SmallBucket:
         for number, tick in ((1, 2), (2, 6)):
             found.rows(table, number, row(table, tick, str(number), '"x"'))
     found.metadata(ts(9))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     return found
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import command, program
+from tests.harness.program import command, program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.small_export import export
@@ -29,7 +28,6 @@ def bucket(tmp_path: Path) -> SmallBucket:
     found.rows("d.a", 1, row("d.a", 4, "1", '"old"'), row("d.a", 8, "2", '"new"', operation="U"))
     found.rows("d.b", 1, row("d.b", 7, "1", '"new"', operation="U"))
     found.metadata(ts(9))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     return found
 
 

@@ -16,9 +16,8 @@ from storage_consumer.errors import ConfigError, SnapshotLost
 from storage_consumer.model import TableName
 from storage_consumer.operating import exporting
 from storage_consumer.operating.exporting import ExportWishes, exported
-from tests.acceptance.test_ddl_verbs import run_arguments
 from tests.contract.test_verify import EVERY_TYPE, INSERT, ROWS
-from tests.harness.program import command, program
+from tests.harness.program import command, program, run_arguments
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import ID_NAME, SmallBucket, row, ts
 from tests.harness.waiting import wait_until
@@ -70,7 +69,6 @@ if "tidb" in KINDS:  # else there is no such source
         """Each is exported, loaded into a feed that runs, and equal by `verify`; what the source gets meanwhile is not in it."""
         bucket = SmallBucket(root=tmp_path / "bucket")
         bucket.metadata(ts(1))
-        (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
         reach = ["--source", f"tidb://root@127.0.0.1:{source.port}/", "--upstream-uri", bucket.uri]
         with program([*run_arguments(bucket, mariadb), "--flush-interval", "200ms"], tmp_path / "log") as running:
             running.wait_for("round_finished", checkpoint=ts(1))
@@ -100,7 +98,6 @@ if "tidb" in KINDS:  # else there is no such source
         bucket.schema("shop", ts(1), "CREATE DATABASE `shop`", 1)
         bucket.schema("shop.empty", ts(2), "CREATE TABLE `empty` (id INT PRIMARY KEY)", 3, ID_NAME[:1])
         bucket.metadata(ts(3))
-        (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
         source.query("INSERT INTO shop.empty VALUES (7)")
         reach = ["--source", f"tidb://root@127.0.0.1:{source.port}/", "--upstream-uri", bucket.uri]
         with program([*run_arguments(bucket, mariadb), "--flush-interval", "5s"], tmp_path / "log") as running:
@@ -191,7 +188,6 @@ if "tidb" in KINDS:  # else there is no such source
         """An export among the changefeed's files would be taken for some of them: code 2, and nothing is written."""
         bucket = SmallBucket(root=tmp_path / "bucket")
         bucket.metadata(ts(1))
-        (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
         with program([*run_arguments(bucket, mariadb), "--once"], tmp_path / "log") as running:
             assert running.end() == 0
         reach = ["--source", f"tidb://root@127.0.0.1:{source.port}/", "--upstream-uri", bucket.uri]
@@ -206,7 +202,6 @@ if "tidb" in KINDS:  # else there is no such source
         bucket.create("d.a")
         bucket.rows("d.a", 1, row("d.a", 2, "1", '"wrong"'))
         bucket.metadata(ts(3))
-        (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
         source.query("CREATE DATABASE d")
         source.query("CREATE TABLE d.a (id INT PRIMARY KEY, name VARCHAR(20))")
         source.query("INSERT INTO d.a VALUES (1, 'right'), (2, 'right')")

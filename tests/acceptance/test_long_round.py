@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import WIDER, run_arguments
+from tests.acceptance.test_ddl_verbs import WIDER
 from tests.harness.locks import lock
-from tests.harness.program import program
+from tests.harness.program import program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 
@@ -22,7 +22,6 @@ def test_a_long_round_and_a_long_statement_are_told(mariadb: DatabaseServer, tmp
     bucket.create("d.a")
     bucket.rows("d.a", 1, row("d.a", 2, "1", '"one"'))
     bucket.metadata(ts(3))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms", "--ddl-lock-wait", "50s"]
     with program(arguments, tmp_path / "log") as running:
         running.wait_for("round_finished", checkpoint=ts(3))

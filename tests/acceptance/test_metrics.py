@@ -14,25 +14,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import ROOT, Program, program
+from tests.harness.program import ROOT, Program, program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> SmallBucket:
-    """Two tables with a row each, up to tick 3."""
-    found = SmallBucket(root=tmp_path / "bucket")
-    found.create("d.a", "d.b")
-    for table in ("d.a", "d.b"):
-        found.rows(table, 1, row(table, 2, "1", '"one"'))
-    found.metadata(ts(3))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
-    return found
 
 
 def address_of(running: Program) -> str:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import command, program
+from tests.harness.program import command, program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 
@@ -26,7 +25,6 @@ def bucket(tmp_path: Path) -> SmallBucket:
     for table in ("d.a", "d.b", "d.c"):
         found.rows(table, 1, row(table, 2, "1", '"one"'))
     found.metadata(ts(3))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     return found
 
 

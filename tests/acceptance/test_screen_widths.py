@@ -13,8 +13,7 @@ from unicodedata import east_asian_width
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import ROOT, command, program
+from tests.harness.program import ROOT, command, program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.terminal import terminal

@@ -12,26 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import ROOT, command, program
+from tests.harness.program import ROOT, command, program, run_arguments
 from tests.harness.servers import DatabaseServer
-from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.small_bucket import SmallBucket
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 NONE: dict[str, Any] = {"totals": {"rounds": 0}}
 REFUSED = "ALTER TABLE `a` ADD COLUMN `note` VARCHAR(20) AFTER `nowhere`"
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> SmallBucket:
-    """Two tables with a row each, up to tick 3."""
-    found = SmallBucket(root=tmp_path / "bucket")
-    found.create("d.a", "d.b")
-    for table in ("d.a", "d.b"):
-        found.rows(table, 1, row(table, 2, "1", '"one"'))
-    found.metadata(ts(3))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
-    return found
 
 
 def status(server: DatabaseServer, *words: str) -> tuple[int, dict[str, Any]]:

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.acceptance.test_ddl_verbs import run_arguments
 from tests.acceptance.test_status import REFUSED, status
 from tests.harness.browser import chromium
-from tests.harness.program import Program, command, program
+from tests.harness.program import Program, command, program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until
@@ -55,7 +54,6 @@ def test_page_document_and_command_agree(mariadb: DatabaseServer, tmp_path: Path
         bucket.rows(table, 1, row(table, 2, "1", '"one"'), row(table, 2, "2", '"two"'))
     bucket.schema("d.a", ts(4), REFUSED, 5)
     bucket.metadata(ts(6))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "1h", "--metrics-listen", ":0"]
     with chromium() as browser, program(arguments, tmp_path / "log") as running:
         running.wait_for("round_finished", halted=1)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import ROOT
+from tests.harness.program import ROOT, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.terminal import terminal
@@ -35,7 +34,6 @@ def test_the_bar_leaves_only_lines(
     for number in range(1, 61):
         bucket.rows("d.t", number, row("d.t", 1 + number, str(number), '"x"'))
     bucket.metadata(ts(100))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     words = [sys.executable, "-m", "storage_consumer", "run", *run_arguments(bucket, mariadb), "--once"]
     with terminal(60) as screen:
         process = subprocess.Popen(words, cwd=ROOT, env={**os.environ, "TERM": term}, stderr=screen.stream)

@@ -8,24 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import command, program
+from tests.harness.program import command, program, run_arguments
 from tests.harness.servers import DatabaseServer
-from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.small_bucket import SmallBucket, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> SmallBucket:
-    """Two tables with a row each, up to tick 3."""
-    found = SmallBucket(root=tmp_path / "bucket")
-    found.create("d.a", "d.b")
-    for table in ("d.a", "d.b"):
-        found.rows(table, 1, row(table, 2, "1", '"one"'))
-    found.metadata(ts(3))
-    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
-    return found
 
 
 @pytest.fixture

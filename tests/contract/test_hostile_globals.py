@@ -207,6 +207,10 @@ def compared(server: DatabaseServer, user: str, expected: dict[str, Any]) -> Non
     key = f"{server.kind} {user}"
     if key not in expected:
         expected[key] = (Trial(server, user).run(), outcome(server))
+        columns = "SELECT {} FROM information_schema.columns WHERE table_schema = 'shop' AND table_name = '{}'"
+        # A TIMESTAMP that says nothing may be NULL; a table without a key has the columns that it has at the source.
+        assert server.query(columns.format("is_nullable", "parent") + " AND column_name = 'at'") == (("YES",),)
+        assert server.query(columns.format("COUNT(*)", "log")) == ((len(LINES[0].split(b"\t")),),)
         server.drop_all()
 
 

@@ -15,6 +15,7 @@ from signal import SIGKILL, Signals
 from typing import Any
 
 from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket
 from tests.harness.waiting import PATIENCE, TookTooLong
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,6 +116,11 @@ def program(
         yield running
     finally:
         running.kill()
+
+
+def run_arguments(bucket: SmallBucket, server: DatabaseServer) -> list[str]:
+    """Return what ``run`` takes for a small bucket and a target."""
+    return ["--upstream-uri", bucket.uri, "--include-commit-ts", "--downstream-uri", server.uri, "--tz", "UTC"]
 
 
 def command(*words: str, server: DatabaseServer | None = None, seconds: float = 90) -> subprocess.CompletedProcess[str]:

@@ -11,20 +11,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import program
+from tests.harness.program import program, run_arguments
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.integration.rounds import once
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
-CSV = "[sink.csv]\ninclude-commit-ts = true\n"
 
 
 @pytest.fixture
 def filled(bucket: SmallBucket, tmp_path: Path) -> SmallBucket:
     """A bucket with two tables and a row in each."""
-    (tmp_path / "changefeed.toml").write_text(CSV, encoding="utf-8")
     bucket.create("d.a", "d.b")
     for table in ("d.a", "d.b"):
         bucket.rows(table, 1, row(table, 2, "1", '"one"'))
