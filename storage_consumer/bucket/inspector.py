@@ -272,6 +272,11 @@ _SILENT = (
     "no statement says how {} came to its columns: an event filter kept it out, or TiCDC of the new architecture before v8.5.8 lost it "
     "(ticdc#5401). Make the same change in the target, or load the table anew (`storage-consumer load`)"
 )
+_RAW_KEYS = (
+    "CSV in the layout before TiCDC 6.5.3 and 7.1: unless enable-old-value was false, an update of a key shows only the new key "
+    "(tiflow#9430, mended in v6.5.5 and v7.1.2), so the old row stays. Upgrade TiCDC, then load tables whose keys change; "
+    "`storage-consumer verify` tells which they are"
+)
 NO_DATA = "no data file yet"
 NO_NULL = "no sampled row holds a NULL, and a number that stands for NULL would be read as a number"
 NO_BINARY = "rows without binary values; a table halts at the first one"
@@ -587,6 +592,8 @@ class _Inspection:
         found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
         found += [text] if (text := caveat(self.upstream)) else []
         read = self.samples.definitions.items()
+        if self.seen.old_schemas and any("csv" in each.extensions for each in self.seen.folders.values()):
+            found.append(_RAW_KEYS)
         silent = [
             name for folder, known in read if (name := _changed_silently(known, sorted(self.seen.versions(folder))))
         ]

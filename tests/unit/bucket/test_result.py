@@ -122,6 +122,7 @@ def test_the_older_layout_is_known() -> None:
     bucket = look(MemoryStorage(files))
     assert bucket.layouts == ("before TiCDC 6.5.3 and 7.1 (schema.json beside the data)",)
     assert (bucket.architecture, shown(bucket)["delimiter"]) == ("classic", ",")
+    assert "an update of a key shows only the new key" in " ".join(bucket.warnings)
 
 
 def test_the_text_is_for_people() -> None:
