@@ -251,6 +251,7 @@ class _MessageScan:
             tally.next_ts = min(ts, tally.next_ts or ts)
         elif latest <= self.commit_range.low:
             tally.duplicates += 1
+            tally.repeated_ts = max(ts, tally.repeated_ts)
         else:
             return self.change(message, ts, row)
         return None

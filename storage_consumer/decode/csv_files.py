@@ -484,6 +484,7 @@ class Scan:
             tally.next_ts = min(ts, tally.next_ts or ts)
         elif ts:
             tally.duplicates += 1
+            tally.repeated_ts = max(ts, tally.repeated_ts)
         else:
             raise self.row_error(start, end, f"0 is not a commit ts; {CHECK_OPTIONS}", None)
 

@@ -127,6 +127,8 @@ class Tally:
     """Rows read, whatever became of them."""
     duplicates: int = 0
     """Rows with commit-ts <= the commit range's low border: applied before."""
+    repeated_ts: int = 0
+    """Highest commit-ts of these, 0 if there is none."""
     later: int = 0
     """Rows with commit-ts > the commit range's high border: kept for a later round."""
     max_ts: int = 0
@@ -148,7 +150,9 @@ class Tally:
         # Each row is exactly one of three: inside, later, or a duplicate.
         beyond = int(later.sum())
         self.max_ts = max(self.max_ts, int(ts.max()))
-        self.duplicates += len(ts) - int(inside.sum()) - beyond
+        if repeated := len(ts) - int(inside.sum()) - beyond:
+            self.duplicates += repeated
+            self.repeated_ts = max(self.repeated_ts, int(ts[~(inside | later)].max()))
         if beyond:
             self.later += beyond
             self.next_ts = min(int(ts[later].min()), self.next_ts or MOST_TS)

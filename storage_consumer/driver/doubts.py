@@ -1,4 +1,7 @@
-"""Tables that were changed in the target by others: what they held may be lost, which putting the structure back does not cure."""
+"""Tables that may not be equal: changed in the target by others, without a statement, or read past a missing file.
+
+What they lack may be lost, which putting structure or file back does not cure.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,20 @@ from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome, heal_command
 from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.match import altered
+from storage_consumer.telemetry import Log
 
 _ALTERED = (
     "The target's table {}: if somebody changed it there, what was cut or dropped is lost, and does not come back with the structure. Give the table a "
     "copy of the source, or let it go on and compare it (`storage-consumer verify`)"
 )
+_log = Log("round")
 _SKIPPED = (
     "An operator has skipped a statement of the source, so the target's table is not what that makes it, until it has a copy of the source, or "
     "`storage-consumer verify` finds it equal: {}"
+)
+_LATE = (
+    "{} was listed only after files that follow it, when rows up to {} had been applied: those in it up to there were taken for "
+    "repeats. They may be missing, until the table has a copy of the source, or `storage-consumer verify` finds it equal"
 )
 _SHOWN = 500
 
@@ -52,7 +61,7 @@ def with_doubt(
         return error
     why = whys[0]
     reason, downstream = _ALTERED.format(why), context.config.downstream
-    _doubt(name, why, reason, context)
+    _doubt(name, (why,), reason, context)
     if there is None and "reload-done" in error:
         return error
     copies = context.manager.catalog.command("reload-done", name)
@@ -81,11 +90,19 @@ def doubt_without(step: DdlStep, context: RoundContext) -> None:
     if not step.name.table or definition.is_view or definition.ddl_type == DdlKind.DROP_TABLE:
         return
     if not changes_nothing_to_compare(definition, before):
-        _doubt(step.name, "lacks a statement", _SKIPPED.format(definition.query[:_SHOWN]), context)
+        _doubt(step.name, ("lacks a statement",), _SKIPPED.format(definition.query[:_SHOWN]), context)
 
 
-def _doubt(name: TableName, why: str, reason: str, context: RoundContext) -> None:
+def doubt_late(name: TableName, path: str, checkpoint: int, context: RoundContext) -> None:
+    """Store that a table is in doubt that had passed rows of a file, up to a checkpoint, before it was listed."""
+    reason = _LATE.format(path, checkpoint)
+    _log.warning("storage_warning", text=reason)
+    _doubt(name, (), reason, context)
+
+
+def _doubt(name: TableName, whys: tuple[str, ...], reason: str, context: RoundContext) -> None:
     place = context.manager.selection.routes.target(name)
-    found = TableResult(table=name, target=place, outcome=VerifyOutcome.DIFFERENT, structure=(why,), reason=reason)
-    heal = heal_command(found, reaching(context.config.downstream))
+    found = TableResult(table=name, target=place, outcome=VerifyOutcome.DIFFERENT, structure=whys, reason=reason)
+    # Nobody has counted what it lacks.
+    heal = heal_command(replace(found, missing=1), reaching(context.config.downstream))
     context.state.verified.doubt(key_of(name), replace(found, heal=heal).document())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import table_rules
 from storage_consumer.driver.ddl_prepare import described
-from storage_consumer.driver.doubts import with_doubt
+from storage_consumer.driver.doubts import doubt_late, with_doubt
 from storage_consumer.driver.ledger import RoundContext, RoundLedger
 from storage_consumer.driver.remedies import missing_table, quarantine_ways, reason_of, table_command
 from storage_consumer.errors import NotReplicable, TableError
@@ -236,13 +236,7 @@ class RowJobs:
             ledger.counts[step.table_key].rows += sum(report.applied for report in outcome.files.values())
             # The parts of a copy have no place on the commit-ts line: how far a load is, `LoadJobs` stores.
             if not step.origin:
-                # First, since `finish` judges each file by the table's checkpoint.
-                self.context.manager.rows_applied(step)
-                for file in step.files:
-                    report = outcome.files[file.stored.path]
-                    self.context.manager.tables[step.table_key].finish(
-                        file, max_ts=report.max_ts, next_ts=report.next_ts, later=report.later
-                    )
+                self._finish(step, outcome)
             return True
         if outcome.gone and step.origin:
             paths = sorted(report.path for report in outcome.files.values() if report.gone)
@@ -259,6 +253,19 @@ class RowJobs:
             error = f"{error}. The file has not changed for a while"
         self._halt(step, error, "row" if outcome.refused else "file", save=False)
         return True
+
+    def _finish(self, step: RowStep, outcome: TableOutcome) -> None:
+        """Advance a table and its files; doubt it if it had passed rows of one that came late."""
+        manager = self.context.manager
+        # First, since `finish` judges each file by the table's checkpoint.
+        manager.rows_applied(step)
+        table, late = manager.tables[step.table_key], manager.catalog.late
+        for file in step.files:
+            report = outcome.files[file.stored.path]
+            shown = max(late.read(table.key, file, report.max_ts), file.version, step.made_at)
+            if report.repeated_ts > max(shown, table.copies.copied_at) and not step.dropped:
+                doubt_late(step.name, file.stored.path, step.commit_range.low, self.context)
+            table.finish(file, max_ts=report.max_ts, next_ts=report.next_ts, later=report.later)
 
     def _halt(self, step: RowStep, error: str, kind: HaltKind, *, save: bool = True) -> None:
         """Halt a table, and look whether it is what it was in the target."""

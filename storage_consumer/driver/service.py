@@ -28,6 +28,7 @@ from storage_consumer.errors import (
     TransientError,
 )
 from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import LateFiles
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
@@ -138,6 +139,7 @@ class ConsumerService:
         self._ddl_workers: DdlWorkers | None = None
         self._storage_floor = 0
         self._renewal: Renewal | None = None
+        self._late = LateFiles()
         self._rose_at = 0.0
         self._last_seen = -1
         self._steps = 0
@@ -203,7 +205,7 @@ class ConsumerService:
             with suppress(StorageConsumerError):  # else a standby would wait for its end
                 lease.release()
             raise
-        self._renewal = Renewal(lease, tuning.lease_ttl, self._clock)
+        self._renewal, self._late = Renewal(lease, tuning.lease_ttl, self._clock), LateFiles()
         return self._renewal
 
     def close(self) -> None:
@@ -280,6 +282,7 @@ class ConsumerService:
             )
             _log.warning("notice", text=text)
         manager = manager_of(self._config, restart, self._storage_floor, self._clock.now())
+        manager.catalog.late = self._late
         # After the window was opened, so that no late task adds to it.
         manager.quarantined.replace(self._state.quarantine.entries())
         if self._config.loading.dump and is_new_feed(restart, self._storage_floor):

@@ -10,7 +10,7 @@ from typing import Final
 
 from storage_consumer.model import DataFile, DdlId, TableDefinition, TableName, VersionKey
 from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.finished_files import FileSequences, Finished
+from storage_consumer.plan.finished_files import FileSequences, Finished, LateFiles
 from storage_consumer.plan.in_order import ByNumber
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import Selection
@@ -114,6 +114,7 @@ class Catalog:
         command: Commands = plain_command,
     ) -> None:
         """Begin with what an earlier run left; `tells_time`: see `TableConsumer`."""
+        self.late = LateFiles()
         self._selection = selection or Selection()
         self._copied: list[TableConsumer] = []
         self.now = 0
@@ -170,6 +171,7 @@ class Catalog:
                 copies=restart.copies.get(key) or Copies(copied_at=restart.floor),
             )
             table.loaded_from = restart.loads[key].low if key in restart.loads else 0
+            self.late.begin(key, checkpoint)
             # Their files may be listed later: `look_at_copies` skips them after each dispatch.
             self._copied += [table] if table.copies.known.passed else []
             self.tables[key] = table

@@ -36,7 +36,7 @@ others, and is read again once the state is bound to it (see `operating.same_fil
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -415,8 +415,8 @@ class FileSequences:
         if self._of_numbering is None:
             self._of_numbering = {}
             for each in self._finished:
-                self._of_numbering.setdefault(each.rpartition("|")[0], []).append(each)
-        return [self[each] for each in self._of_numbering.get(name.rpartition("|")[0], ())]
+                self._of_numbering.setdefault(numbering_of(each), []).append(each)
+        return [self[each] for each in self._of_numbering.get(numbering_of(name), ())]
 
     def rest(self, file: DataFile) -> Rest | None:
         """Return what of a file is not applied; None for all of one that was not read."""
@@ -455,6 +455,71 @@ class FileSequences:
         """Return what changed since the last call, in the form to store."""
         moved, self._moved = self._moved, {}
         return {name: sequence.to_store() for name, sequence in moved.items()}
+
+
+class LateFiles:
+    """Files that a listing shows only after later ones of their numbering.
+
+    Their table may have passed rows of them while nothing showed that a file was missing, and these
+    count as repeats. What TiCDC does repeat is not above all that the table's files had shown; so it
+    is told apart where listings are only out of order, before the table halts at the gap.
+
+    It lasts as long as the lease, since an operator's decision has all else read anew.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a listing: nothing that the first one shows is late."""
+        self._missing: dict[str, Sequence[tuple[int, int]]] = {}
+        # Path of an unread file → what the files of its table had shown before.
+        self._late: dict[str, int] = {}
+        self._began: dict[str, int] = {}
+        self._shown: dict[tuple[str, int | None], int] = {}
+
+    def begin(self, table_key: str, checkpoint: int) -> None:
+        """Note how far a table is when it is first known."""
+        self._began.setdefault(table_key, checkpoint)
+
+    def look_at(self, table_key: str, file: DataFile) -> None:
+        """Note a listed file, before `miss` is told that it is there."""
+        spans = self._missing.get(numbering_of(file.sequence), ())
+        place = bisect_right(spans, file.number, key=lambda span: span[0])
+        if place and file.number <= spans[place - 1][1]:
+            shown = self._shown.get((table_key, file.partition), 0)
+            self._late[file.stored.path] = max(shown, self._began[table_key])
+
+    def miss(self, sequence: str, spans: Sequence[tuple[int, int]]) -> None:
+        """Note the missing numbers, first and last, of the numbering that a sequence belongs to."""
+        self._missing[numbering_of(sequence)] = spans
+        if not spans:
+            del self._missing[numbering_of(sequence)]
+
+    def give_up(self, table_key: str) -> None:
+        """Note that a missing file of a table is overdue: it was not only listed in the wrong order."""
+        self._began[table_key] = 0
+        self._shown = {place: ts for place, ts in self._shown.items() if place[0] != table_key}
+
+    def read(self, table_key: str, file: DataFile, max_ts: int) -> int:
+        """Note that a file was read up to `max_ts`.
+
+        Return the commit-ts above which its repeated rows were passed unseen; no row is above that of
+        a file that was not late.
+        """
+        place = table_key, file.partition
+        self._shown[place] = max(max_ts, self._shown.get(place, 0))
+        return self._late.pop(file.stored.path, EVERYTHING)
+
+
+def numbering_of(sequence: str) -> str:
+    """Return directory and dispatcher of a sequence, see `DataFile.sequence`."""
+    return sequence.rpartition("|")[0]
+
+
+def holes(reached: int, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield first and last of the numbers that are in none of the spans, from after `reached` on."""
+    for first, last in sorted(spans):
+        if first > reached + 1:
+            yield reached + 1, first - 1
+        reached = max(reached, last)
 
 
 @dataclass(slots=True)

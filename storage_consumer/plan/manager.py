@@ -24,6 +24,7 @@ from storage_consumer.plan.planner import Position, ready_ddls, standing_still, 
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import DdlStep, RowStep, Wave
 from storage_consumer.plan.table import Lifetimes, TableConsumer, begins_at, is_dropped_after
+from storage_consumer.plan.table_files import TableVersionConsumer
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.touches import Touches, collisions
 from storage_consumer.plan.unqualified_names import LocatedRenames
@@ -99,6 +100,7 @@ class ConsumerManager:
         # After all definitions, in whatever order they came: one of them may create the table of a
         # structure taken before it.
         dropped = self.backlog.drop_structures(self.tables, self.lifetimes) if taken else []
+        late, touched = self.catalog.late, dict[str, TableVersionConsumer]()
         for file in files:
             table = self.catalog.owner(file.version_key)
             if table.status.excluded:
@@ -108,7 +110,11 @@ class ConsumerManager:
                 else:
                     self.left_out_files += 1
                 continue
+            late.look_at(table.key, file)
             self.finished_files += not self.catalog.offer(table, file)
+            touched[file.sequence] = table.files.versions[file.version_key]
+        for sequence, version in touched.items():
+            late.miss(sequence, version.never_listed(sequence))
         self.catalog.look_at_copies(again=self._dispatched)
         self._dispatched = True
         self.touches.update(self.backlog.take_queued(), dropped)
@@ -201,6 +207,7 @@ class ConsumerManager:
                 table.copies.miss(table.copies.gaps(), at)
             if reason := table.look_for_gaps(storage_checkpoint, now, self._gap_timeout):
                 table.copies.miss(table.copies.gaps(), at)
+                self.catalog.late.give_up(table.key)
                 # Files that are passed over are not listed any more, so nothing is known of when
                 # one of them was written.
                 lost = (

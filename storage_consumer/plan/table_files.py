@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from storage_consumer.model import DataFile, DdlKind, TableDefinition, VersionKey, folder_of
-from storage_consumer.plan.finished_files import FileSequence, FileSequences
+from storage_consumer.plan.finished_files import FileSequence, FileSequences, holes, numbering_of
 from storage_consumer.plan.in_order import Numbers, highest
 from storage_consumer.plan.steps import MAKES_TABLE
 from storage_consumer.sql.parse import parsed
@@ -56,7 +56,7 @@ class TableVersionConsumer:
         if sequence is None:
             # The bucket's record: a directory that moves to another table keeps what is finished.
             sequence = self.sequences[key] = self._known[key]
-            numbering = self._numberings[_numbering(key)]
+            numbering = self._numberings[numbering_of(key)]
             # Files of a former width may have expired, and their numbers count.
             alike = dict.fromkeys((sequence, *self._known.numbering(key)))
             numbering += [each for each in alike if each not in numbering]
@@ -125,15 +125,22 @@ class TableVersionConsumer:
         # Called for what it drops from `_open`.
         self.open_sequences()
         # Only numberings with something open can lack a number.
-        for key in dict.fromkeys(map(_numbering, self._open)):
+        for key in dict.fromkeys(map(numbering_of, self._open)):
             if number := _missing(self._numberings[key]):
-                highest = {name: _highest(s) for name, s in self.sequences.items() if _numbering(name) == key}
+                highest = {name: _highest(s) for name, s in self.sequences.items() if numbering_of(name) == key}
                 last = max(highest, key=lambda name: highest[name])
                 yield last, number, highest[last]
 
+    def never_listed(self, sequence: str) -> list[tuple[int, int]]:
+        """Return first and last of the numbers below a known one that nothing is known of."""
+        sequences = self._numberings[numbering_of(sequence)]
+        spans = [span for found in sequences for span in found.known]
+        spans += [(number, number) for found in sequences for number in found.lost]
+        return [*holes(max(found.done_upto for found in sequences), spans)]
+
     def reached(self, sequence: str) -> int:
         """Return the number (inclusive) to which a sequence's numbering is finished or listed."""
-        sequences = self._numberings[_numbering(sequence)]
+        sequences = self._numberings[numbering_of(sequence)]
         reached = max((found.done_upto for found in sequences), default=0)
         for first, last in sorted(span for found in sequences for span in found.known):
             if first > reached + 1:
@@ -147,24 +154,15 @@ def _highest(sequence: FileSequence) -> int:
     return max([sequence.done_upto, *(last for _, last in sequence.known), *sequence.lost])
 
 
-def _numbering(sequence: str) -> str:
-    """Return directory and dispatcher of a sequence, see `DataFile.sequence`."""
-    return sequence.rpartition("|")[0]
-
-
 def _missing(sequences: Sequence[FileSequence]) -> int:
     """Return the lowest missing number, listed before or below a known one; 0 for none."""
     # Numbers continue after a change of index width: the furthest sequence counts for all.
     reached = max(sequence.done_upto for sequence in sequences)
-    known = sorted(span for sequence in sequences for span in sequence.known)
+    known = [span for sequence in sequences for span in sequence.known]
     lost: set[int] = set().union(*(sequence.lost for sequence in sequences))
     # What is lost in one width may be there in another.
     missing = {number for number in lost if not any(first <= number <= last for first, last in known)}
-    for first, last in known:
-        if first > reached + 1:
-            return min(missing | {reached + 1})
-        reached = max(reached, last)
-    return min(missing, default=0)
+    return min(missing.union(first for first, _ in holes(reached, known)), default=0)
 
 
 _MAKES = MAKES_TABLE | {DdlKind.CREATE_SCHEMA}

@@ -183,6 +183,7 @@ def _report(work: JobFile, tally: Tally, **trouble: Any) -> FileReport:
         path=work.file.stored.path,
         rows=tally.rows,
         duplicates=tally.duplicates,
+        repeated_ts=tally.repeated_ts,
         later=tally.later,
         applied=tally.taken,
         max_ts=tally.max_ts,

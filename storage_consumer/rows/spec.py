@@ -235,6 +235,8 @@ class FileReport:
     path: str
     rows: int = 0
     duplicates: int = 0
+    repeated_ts: int = 0
+    """Highest commit-ts of the duplicates."""
     later: int = 0
     applied: int = 0
     max_ts: int = 0

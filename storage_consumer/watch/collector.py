@@ -170,7 +170,7 @@ METRICS: dict[str, Metric] = {
     ),
     "verified_tables": _gauge(
         "Tables that `verify` has compared with the source, by the last result: `equal`, `different`, `not-compared` or `unfinished`. "
-        "`different` are also those that were changed in the target, and neither compared nor loaded since. Tables that the source dropped do not count.",
+        "`different` are also those whose rows are in doubt, and that were neither compared nor loaded since. Tables that the source dropped do not count.",
         "outcome",
     ),
     "statements_running": _gauge("DDL statements that run on the target now."),

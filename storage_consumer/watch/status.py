@@ -231,12 +231,12 @@ def _reasons(
         rows = sum(table.quarantined for table in unequal)
         yield f"{counted(rows, 'row')} of {counted(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
     found = [str(each.table) for each in different.values() if each.checkpoint]
-    # Nobody has compared these since their structure was changed in the target.
+    # Nobody has compared these since something made them doubtful.
     doubted = [str(each.table) for each in different.values() if not each.checkpoint]
     verify = [f"`verify` found {counted(len(found), 'table')} different: {some_of(found, _NAMED)}"] if found else []
     if doubted:
-        changed = f"{counted(len(doubted), 'table')} changed in the target"
-        verify += [f"{changed}, whose rows are in doubt until `verify` or a copy: {some_of(doubted, _NAMED)}"]
+        tables = f"the rows of {counted(len(doubted), 'table')} are in doubt"
+        verify += [f"{tables} until `verify` or a copy: {some_of(doubted, _NAMED)}"]
     if verify:
         yield "; ".join(verify)
     ahead = seconds_ahead(_claimed(snapshot), snapshot.now)

@@ -187,6 +187,7 @@ class _World:
         self.lines += [
             f"stored {name}: upto {s.upto}, left out {s.left_out}" for name, s in sorted(records.sequences.items())
         ]
+        self.lines += [f"in doubt {key}: {found.reason}" for key, found in sorted(records.verified.items())]
         self.lines += [
             f"journal {tuple(identity)}: {entry.state} {entry.note}"
             for identity, entry in sorted(records.journal.items())

@@ -246,7 +246,7 @@ def test_window() -> None:
     )
     found = from_canal(data, *KINDS, commit_range=CommitRange(low=TS, high=TS + 2), tally=tally)
     assert [(number, ts - TS) for number, ts, *_ in found] == [(3, 2), (5, 1)]
-    assert tally == Tally(rows=5, duplicates=1, later=2, max_ts=TS + 5, next_ts=TS + 3)
+    assert tally == Tally(rows=5, duplicates=1, repeated_ts=TS, later=2, max_ts=TS + 5, next_ts=TS + 3)
 
 
 def test_largest_commit_ts() -> None:

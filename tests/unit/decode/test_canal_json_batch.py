@@ -191,7 +191,7 @@ def test_window() -> None:
     batch, others, tally = read("".join(changes), *_KINDS, commit_range=CommitRange(low=11, high=12))
     assert not others
     assert batch.numbers.tolist() == [2, 2]
-    assert tally == Tally(rows=3, duplicates=1, later=1, max_ts=13, next_ts=13)
+    assert tally == Tally(rows=3, duplicates=1, repeated_ts=11, later=1, max_ts=13, next_ts=13)
 
 
 def test_many_short_lines() -> None:

@@ -119,7 +119,7 @@ def test_window() -> None:
     data = "".join(csv_row(KINDS, Row(operation="I", values=(1, "x", "1"), ts=TS + index)) for index in (5, 0, 2, 3, 1))
     found = from_csv(data, *KINDS, commit_range=CommitRange(low=TS, high=TS + 2), tally=tally)
     assert [(number, ts - TS) for number, ts, *_ in found] == [(3, 2), (5, 1)]
-    assert tally == Tally(rows=5, duplicates=1, later=2, max_ts=TS + 5, next_ts=TS + 3)
+    assert tally == Tally(rows=5, duplicates=1, repeated_ts=TS, later=2, max_ts=TS + 5, next_ts=TS + 3)
 
 
 def test_row_of_another_version_outside_the_window() -> None:

@@ -443,7 +443,7 @@ def test_what_verify_found() -> None:
     doubted = replace(found("a"), checkpoint=0, reason="the target's table lacks the column v")
     seen = status(snapshot(table("a"), verified=(doubted,)), max_lag=5)
     assert (seen.health, seen.tables[0].reason) == (Health.UNEQUAL, doubted.reason)
-    assert seen.reasons[0].startswith("1 table changed in the target, whose rows are in doubt")
+    assert seen.reasons[0].startswith("the rows of 1 table are in doubt")
 
     seen = status(snapshot(table("a"), table("b"), verified=(found("a"), found("b", VerifyOutcome.EQUAL))), max_lag=5)
     assert (seen.health, seen.reasons[0]) == (Health.UNEQUAL, "`verify` found 1 table different: d.a")
