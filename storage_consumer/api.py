@@ -46,9 +46,10 @@ from storage_consumer.plan.selection import Selection
 from storage_consumer.ports import Ddl, Journal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement
-from storage_consumer.target.connection import hurry, no_hurry, unverified
+from storage_consumer.target.connection import hurry, no_hurry
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.ddl.runner import DdlRunner
+from storage_consumer.target.server_trust import unverified
 from storage_consumer.telemetry import Log, heard_by, listen
 from storage_consumer.watch.collector import MetricSources, Showing, processes
 from storage_consumer.watch.recorder import Recorder, Reporting

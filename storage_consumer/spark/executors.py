@@ -35,7 +35,7 @@ from storage_consumer.errors import (
     TransientError,
 )
 from storage_consumer.rows.spec import JobSpec
-from storage_consumer.target.connection import certificates
+from storage_consumer.target.server_trust import certificates
 
 _PACKAGE = storage_consumer.__name__
 FOLDER = "blocks-"

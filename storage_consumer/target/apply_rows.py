@@ -34,7 +34,6 @@ from functools import partial
 from itertools import accumulate, groupby
 from operator import itemgetter
 
-import numpy as np
 import pymysql.err
 
 from storage_consumer.decode.kernels.row_lines import FEW, Lines, in_one
@@ -58,6 +57,9 @@ from storage_consumer.target.mysql_errors import (
 )
 from storage_consumer.target.row_statements import (
     batches,
+    bulk_statement,
+    bulk_types,
+    bulk_values,
     delete_keys,
     gaps,
     json_equals,
@@ -405,8 +407,6 @@ TRANSACTION_SIZE = 8 << 20
 STATEMENT_ROWS = 1_000
 _BULK_HEAD = 1 << 10
 """Upper bound of the bytes before the values, without the types."""
-_TYPES = {WireKind.TEXT: (253, 0), WireKind.HEX: (252, 0), WireKind.UNSIGNED: (8, 128)}
-"""The protocol's type codes: text in the connection's charset, bytes, unsigned 8-byte integer."""
 _MANY = 100
 """Fewest rows for which a bulk statement repays its preparation."""
 
@@ -725,23 +725,3 @@ def is_many(rows: int) -> bool:
     It takes more rows until this process has imported the compiler.
     """
     return rows >= (_MANY if "numba" in sys.modules else FEW)
-
-
-def bulk_statement(work: TablePlan, verb: str) -> str:
-    """Return the statement for one row. `verb` is ``REPLACE`` or ``INSERT``."""
-    columns = ", ".join(quote(column.name) for column in work.written)
-    places = ", ".join("?" * len(work.written))
-    return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({places})"
-
-
-def bulk_types(work: TablePlan) -> bytes:
-    """Return the types of a row's values, two bytes each."""
-    return b"".join(bytes(_TYPES[column.kind]) for column in work.written)
-
-
-def bulk_values(work: TablePlan, lines: Lines) -> memoryview | None:
-    """Return the values of all rows, or None if a field does not fit its column's kind."""
-    from storage_consumer.decode.kernels.packed import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows  # noqa: PLC0415 - late, see `jit`
-
-    made = {WireKind.TEXT: TEXT_VALUE, WireKind.HEX: HEX_VALUE, WireKind.UNSIGNED: NUMBER_VALUE}
-    return bulk_rows(lines, np.array([made[column.kind] for column in work.written], np.int64))

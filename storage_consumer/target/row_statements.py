@@ -10,7 +10,9 @@ from dataclasses import replace
 from itertools import accumulate, islice
 from typing import TypeVar
 
-from storage_consumer.decode.kernels.row_lines import size_of
+import numpy as np
+
+from storage_consumer.decode.kernels.row_lines import Lines, size_of
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, in_single
 from storage_consumer.decode.wire_format import LACKING, NULL, decode_field, decode_line, split_lines
 from storage_consumer.model import folded_name
@@ -83,6 +85,30 @@ def write_rows(verb: str, work: TablePlan, lines: Sequence[bytes], escape: Escap
     fields = zip(split_lines(lines), work.written, strict=True)
     rows = _rows([literals(texts, column, escape) for texts, column in fields])
     return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({rows})"
+
+
+_TYPES = {WireKind.TEXT: (253, 0), WireKind.HEX: (252, 0), WireKind.UNSIGNED: (8, 128)}
+"""The protocol's type codes: text in the connection's charset, bytes, unsigned 8-byte integer."""
+
+
+def bulk_statement(work: TablePlan, verb: str) -> str:
+    """Return the statement for one row. `verb` is ``REPLACE`` or ``INSERT``."""
+    columns = ", ".join(quote(column.name) for column in work.written)
+    places = ", ".join("?" * len(work.written))
+    return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({places})"
+
+
+def bulk_types(work: TablePlan) -> bytes:
+    """Return the types of a row's values, two bytes each."""
+    return b"".join(bytes(_TYPES[column.kind]) for column in work.written)
+
+
+def bulk_values(work: TablePlan, lines: Lines) -> memoryview | None:
+    """Return the values of all rows, or None if a field does not fit its column's kind."""
+    from storage_consumer.decode.kernels.packed import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows  # noqa: PLC0415 - late, see `jit`
+
+    made = {WireKind.TEXT: TEXT_VALUE, WireKind.HEX: HEX_VALUE, WireKind.UNSIGNED: NUMBER_VALUE}
+    return bulk_rows(lines, np.array([made[column.kind] for column in work.written], np.int64))
 
 
 def _rows(columns: Sequence[Sequence[bytes]]) -> str:

@@ -12,7 +12,8 @@ import pytest
 from storage_consumer.config.load import load_target
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.target.connection import connect, unverified
+from storage_consumer.target.connection import connect
+from storage_consumer.target.server_trust import unverified
 from storage_consumer.target.transaction import FencedConnection
 from tests.contract.state_rigs import fenced_spec
 from tests.harness import servers

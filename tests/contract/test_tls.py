@@ -13,7 +13,8 @@ import pytest
 
 from storage_consumer.config.load import load_target
 from storage_consumer.errors import ConfigError, StorageConsumerError
-from storage_consumer.target.connection import certificates, connect
+from storage_consumer.target.connection import connect
+from storage_consumer.target.server_trust import certificates
 from tests.harness import servers
 from tests.harness.certificates import Authority, Signed
 from tests.harness.servers import DatabaseServer, Jail

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from storage_consumer.decode.kernels.row_lines import Lines
-from storage_consumer.target.apply_rows import bulk_statement, bulk_types, bulk_values, is_many
+from storage_consumer.target.apply_rows import is_many
+from storage_consumer.target.row_statements import bulk_statement, bulk_types, bulk_values
 from tests.unit.target.test_statements import BIT, BLOB, ID, work
 
 

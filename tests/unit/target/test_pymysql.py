@@ -16,7 +16,7 @@ from pymysql.constants import CLIENT
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.target.connection import Connection as Ours
-from storage_consumer.target.connection import Trust
+from storage_consumer.target.server_trust import Trust
 
 METHODS = (
     (Connection, "_create_ssl_ctx", (1,)),
