@@ -45,7 +45,7 @@ def test_equal_after_every_round(seed: int) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_failing_history_is_cut_down(arch: Arch, monkeypatch: pytest.MonkeyPatch) -> None:
     """A history that fails for one of its statements is told with little else than that statement."""
-    monkeypatch.setattr("tests.property.renaming_target.RenamingTarget._renamed", lambda *_: None)
+    monkeypatch.setattr("tests.property.renaming.RenamingTarget._renamed", lambda *_: None)
     _, endless = of_seed(1)
     numbers = [next(endless) for _ in range(60)]
     assert fault_in(runner(arch), numbers) is not None

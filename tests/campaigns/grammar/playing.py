@@ -22,12 +22,76 @@ from storage_consumer.target.ddl.column_rules import MARIADB_COLLATIONS
 from storage_consumer.target.ddl.translate import action_for, refuse_what_may_not_run, unfolded
 from storage_consumer.target.existing_names import matters_for
 from storage_consumer.target.session_settings import ROW_MODE
-from tests.campaigns.grammar.actions import ACTIONS
 from tests.campaigns.grammar.form import Form
 from tests.campaigns.grammar.source import SCHEMA, Column, Held, Moment, Source, clear, held, version
 from tests.harness.corpora import GoldenColumn
 from tests.harness.servers import DatabaseServer
 from tests.harness.structure_rules import Pair, equivalence
+
+ACTIONS: dict[str, int] = {
+    "create schema": 1,
+    "drop schema": 2,
+    "create table": 3,
+    "drop table": 4,
+    "add column": 5,
+    "drop column": 6,
+    "add index": 7,
+    "drop index": 8,
+    "add foreign key": 9,
+    "drop foreign key": 10,
+    "truncate table": 11,
+    "modify column": 12,
+    "rebase auto_increment ID": 13,
+    "rename table": 14,
+    "set default value": 15,
+    "shard row ID": 16,
+    "modify table comment": 17,
+    "rename index": 18,
+    "add partition": 19,
+    "drop partition": 20,
+    "create view": 21,
+    "modify table charset and collate": 22,
+    "truncate partition": 23,
+    "drop view": 24,
+    "modify schema charset and collate": 26,
+    "set tiflash replica": 30,
+    "add primary key": 32,
+    "drop primary key": 33,
+    "create sequence": 34,
+    "alter sequence": 35,
+    "drop sequence": 36,
+    "modify auto id cache": 39,
+    "rebase auto_random ID": 40,
+    "alter index visibility": 41,
+    "exchange partition": 42,
+    "add check constraint": 43,
+    "drop check constraint": 44,
+    "alter check constraint": 45,
+    "rename tables": 47,
+    "alter table attributes": 49,
+    "alter table partition attributes": 50,
+    "create placement policy": 51,
+    "alter placement policy": 52,
+    "drop placement policy": 53,
+    "alter table partition placement": 54,
+    "modify schema default placement": 55,
+    "alter table placement": 56,
+    "alter table cache": 57,
+    "alter table statistics options": 58,
+    "alter table nocache": 59,
+    "create tables": 60,
+    "alter table multi-schema change": 61,
+    "alter table reorganize partition": 64,
+    "alter table ttl": 65,
+    "alter table no_ttl": 67,
+    "create resource group": 68,
+    "alter resource group": 69,
+    "drop resource group": 70,
+    "alter table partition by": 71,
+    "alter table remove partitioning": 72,
+    "add vector index": 73,
+}
+
 
 EXECUTED = "as it is"
 _NOT_UNIQUE = {"unique partial index", "unique expression index", "columns of an expression index", "global index"}
