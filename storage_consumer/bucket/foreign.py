@@ -80,14 +80,15 @@ KINDS: Mapping[str, Kind] = {
     "debezium": Kind(
         "Debezium's JSON messages",
         "",
-        rb'\s*\{\s*(?:"schema":.*?)?(?:"payload":\s*\{|"(?:before|after|source)":.*?"op":)',
+        # One lazy part in each branch: of hostile content each byte is looked at once.
+        rb'\s*\{\s*(?:(?:"schema":.*?)?"payload":\s*\{|"(?:before|after|source)":.*?"op":)',
         _TO_STORAGE,
     ),
     # TiCDC's own messages have the same keys; they begin with these two.
     "canal": Kind(
         "canal's own messages (FlatMessage), without TiCDC's commit-ts",
         "",
-        rb'\s*\{(?!"id":0,"database":)(?=.*?"isDdl":)(?=.*?"mysqlType":)',
+        rb'\s*\{(?!\s*"id":\s*0,\s*"database":)(?!.*?"_tidb":)(?=.*?"isDdl":)(?=.*?"mysqlType":)',
         _TO_STORAGE,
     ),
 }

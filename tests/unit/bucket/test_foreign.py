@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from storage_consumer.bucket.foreign import kind_of_content
 from storage_consumer.bucket.inspector import completed, missing_metadata
 from storage_consumer.cli.bucket_commands import as_document, code_of, lines_of
 from storage_consumer.cli.endings import ExitCode
@@ -240,6 +242,10 @@ BESIDE: list[tuple[str, Callable[[], MemoryStorage]]] = [
         lambda: MemoryStorage({**of_changefeed(OWN), data_path(2, extension="json"): b"PAR1"}),
     ),
     (
+        "its own messages, laid out anew",
+        lambda: MemoryStorage(of_changefeed(json.dumps(OWN), json.dumps(OWN, sort_keys=True))),
+    ),
+    (
         "a message in a text",
         lambda: MemoryStorage(of_changefeed({**OWN, "data": [{"id": "1", "name": json.dumps(SIMPLE)}]})),
     ),
@@ -313,3 +319,14 @@ def test_notes_of_older_releases() -> None:
     tree[elsewhere] = tree.pop(data_path(extension="json"))
     assert [each for each in look(MemoryStorage(tree)).notes if "v8.5.8" in each]
     assert setting(look(MemoryStorage(tree)), "protocol").value == "canal-json"
+
+
+@pytest.mark.parametrize(
+    "part", [b'"a":1,', b'"before":{', b'"payload":1,', b'"commitTs":1,', b'"q":"x",', b'"isDdl":', b" "]
+)
+@pytest.mark.parametrize("head", [b"{", b'{"schema":', b'{"version":1,', b'{"q":"', b'{"before":'])
+def test_hostile_content_costs_nothing(head: bytes, part: bytes) -> None:
+    """Whatever a file begins with, its beginning is judged in a moment: by the processor's time, not the clock's."""
+    before = time.process_time()
+    kind_of_content(head + part * (65536 // len(part)))
+    assert time.process_time() - before < 0.5
