@@ -8,7 +8,7 @@ StorageConsumerError
 ├── NotTheWriter           leave the target to another process (exit code 3)
 │   ├── LeaseHeld          another process is the writer; nothing was touched
 │   └── LeaseLost          another process became the writer
-├── StateGone              the state schema was dropped while the program ran (exit code 1)
+├── StateGone              the state schema was dropped or put back while the program ran (exit code 1)
 ├── Abandoned              the running job was called off; the next start repeats it
 ├── TransientError         try again with back-off; after the limit the run ends (exit code 1)
 │   ├── SparkUnavailable
@@ -67,7 +67,7 @@ class LeaseLost(NotTheWriter):
 
 
 class StateGone(StorageConsumerError):
-    """The state schema, or a part of it, was dropped while the program ran."""
+    """The state schema, or a part of it, was dropped or put back while the program ran."""
 
 
 class Abandoned(StorageConsumerError):

@@ -155,6 +155,7 @@ class StoredProgress(Stored):
                         storage_checkpoint=larger(feed.c.storage_checkpoint, storage_checkpoint),
                     )
                 )
+        self._transactions.note_stored(0, checkpoint, storage_checkpoint)
         self._copies.update(copies)
 
 

@@ -6,6 +6,7 @@ version by the first owner after an upgrade.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -34,6 +35,10 @@ from storage_consumer.target.row_statements import batched
 from storage_consumer.target.session_settings import evict, fetched, mark
 from storage_consumer.target.state_tables import EVERY_TABLE, MIGRATED, NOW, STATE_VERSION, put, state_tables
 
+_PUT_BACK = (
+    "the state schema {} went back while this program ran: it was restored from a backup. If the tables were restored with it, start again. With the "
+    "state alone, statements would run again, and tables without a key get rows twice: restore the tables of the same backup first"
+)
 CHUNK = 1_000
 """Rows per statement. They are sent beside the statement's text, so that the text is built once for all of them."""
 T = TypeVar("T")
@@ -72,6 +77,8 @@ class StateTransactions:
         )
         self.epoch = 0
         """The epoch of our lease; 0 before the first one."""
+        self._stored = [0, 0, 0]
+        """Window, running and storage checkpoint of the feed, as far as we know: they only grow."""
         self._ours: set[int] = set()
         """Ids of our connections."""
 
@@ -120,12 +127,30 @@ class StateTransactions:
             return exists(connection, wanted)
 
     def check_owner(self, connection: Connection, doing: str, *, lock: bool = True) -> None:
-        """Raise `LeaseLost` unless the lease is ours. With `lock`, hold its row until the transaction ends; else read it without waiting."""
+        """Raise `LeaseLost` unless the lease is ours, `StateGone` if the state is an earlier one than we have seen.
+
+        With `lock`, hold its row until the transaction ends; else read it without waiting.
+        """
         found = select(self.tables.lease.c.epoch)
         epoch = connection.execute(found.with_for_update() if lock else found).scalar_one()
-        if epoch != self.epoch:
+        if epoch > self.epoch:
             message = f"another process took the lease while {doing} (epoch {epoch}, ours is {self.epoch})"
             raise LeaseLost(message)
+        feed = self.tables.feed.c
+        # After the lease, as all who lock both. Locked, so that it is not older than what we know.
+        newest = select(feed.window_id, feed.checkpoint_running, feed.storage_checkpoint).with_for_update()
+        stored = connection.execute(newest).one() if lock else self._stored
+        if epoch < self.epoch or any(map(operator.lt, stored, self._stored)):
+            raise StateGone(f"{doing}: {_PUT_BACK.format(self.schema)}")
+        self.note_stored(*stored)
+
+    def note_stored(self, *stored: int) -> None:
+        """Note what the feed has; see `_stored`. 0 for what is not known."""
+        self._stored = list(map(max, self._stored, stored))
+
+    def own(self, epoch: int) -> None:
+        """Note that the lease is ours, with this epoch."""
+        self.epoch, self._stored = epoch, [0, 0, 0]
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
@@ -259,8 +284,8 @@ _TWO_CHECKPOINTS = 4
 
 _NOTED_WRITES = 6
 """The first version that notes up to which commit-ts a window may write."""
-_FIRST_EPOCH = func.timestampdiff(text("MICROSECOND"), text("'1970-01-01'"), NOW)
-"""The epoch of a lease that is created: whoever still writes to a state that was dropped has another one than the owners of the next."""
+_CLOCK = func.timestampdiff(text("MICROSECOND"), text("'1970-01-01'"), NOW)
+"""The least epoch of a lease: whoever still writes to a state that was dropped or put back has a lower one."""
 
 
 class StateSchema(Stored):
@@ -288,7 +313,7 @@ class StateSchema(Stored):
                     connection.execute(CreateTable(table, if_not_exists=True))
             for table, row in (
                 (tables.version, {"id": 1, "version": STATE_VERSION}),
-                (tables.lease, {"id": 1, "holder": "", "epoch": _FIRST_EPOCH, "expires_at": NOW}),
+                (tables.lease, {"id": 1, "holder": "", "epoch": _CLOCK, "expires_at": NOW}),
                 (
                     tables.feed,
                     {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},
@@ -397,6 +422,8 @@ class StateSchema(Stored):
                 upto = connection.execute(select(feed.c.storage_checkpoint)).scalar_one()
                 connection.execute(put(writes, {"table_key": EVERY_TABLE, "upto": upto}))
             connection.execute(update(self._tables.version).values(version=STATE_VERSION))
+        # What an older version calls a checkpoint may be lower.
+        self._transactions.own(self._transactions.epoch)
 
     def _alter(self, connection: Connection, table: str, change: str, *, unless: int) -> None:
         """Change a state table. The server's error number `unless` means that it was done before."""
@@ -454,9 +481,12 @@ class StoredLease(Stored):
             # An expired lease is free for anybody; before that, it has to be nobody's, ours, or that of a holder known to be gone.
             if row.holder not in free and not row.expired:
                 return str(row.holder)
-            connection.execute(update(lease).values(holder=holder, epoch=row.epoch + 1, expires_at=_in_seconds(ttl)))
+            # No epoch comes twice, though the state may have been restored from a backup.
+            epoch = max(row.epoch + 1, row.clock)
+            connection.execute(update(lease).values(holder=holder, epoch=epoch, expires_at=_in_seconds(ttl)))
         # Only after the commit: until then the lease may still be someone else's.
-        self._transactions.epoch, self._holder = row.epoch + 1, holder
+        self._transactions.own(epoch)
+        self._holder = holder
         return ""
 
     def holder(self, free: Collection[str] = ()) -> str:
@@ -467,7 +497,8 @@ class StoredLease(Stored):
 
     def _now(self) -> Select[Any]:
         lease = self._tables.lease.c
-        return select(lease.holder, lease.epoch, (lease.expires_at < NOW).label("expired"))
+        expired = (lease.expires_at < NOW).label("expired")
+        return select(lease.holder, lease.epoch, _CLOCK.label("clock"), expired)
 
     def renew(self, ttl: float) -> bool:
         """Hold the lease for `ttl` seconds from now; return False if it is no longer ours."""
@@ -534,6 +565,7 @@ class StoredLease(Stored):
             # A note only grows: after a job that failed it stays beyond the table's checkpoint, whatever range a later job has.
             notes = ({"table_key": key, "upto": upto} for key, upto in writes.items())
             put_all(connection, self._tables.writes, notes, upto=larger)
+        self._transactions.note_stored(window_id, 0, storage_checkpoint)
         return int(window_id)
 
 

@@ -107,7 +107,7 @@ class Renewal:
         if self.lost.is_set():
             raise LeaseLost(
                 "the lease was lost to another process: this one was paused, or could not reach the target, for longer than "
-                "--lease-ttl"
+                "--lease-ttl; or the state was restored from a backup"
             )
 
     def _run(self) -> None:

@@ -114,7 +114,8 @@ def test_a_standby_says_so_and_is_ready_once_it_takes_over(
             first.wait_for("round_finished", checkpoint=ts(3))
             assert answer(f"{address}/readyz") == (200, "ready\n")
             found = scraped(address)
-            assert (found["writer", ""], found["lease_epoch", ""]) == (1, epoch + 1)
+            assert found["writer", ""] == 1
+            assert found["lease_epoch", ""] > epoch
 
 
 def test_a_lag_beyond_the_limit_is_not_ready(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_lease_is_refused_and_expires(rig: Rig) -> None:
     assert second.lease.acquire("second", 30) == "first"
     rig.expire()
     assert second.lease.acquire("second", 30) == ""
-    assert second.lease.epoch == first.lease.epoch + 1
+    assert second.lease.epoch > first.lease.epoch
     assert first.lease.acquire("first", 30) == "second"
 
 
@@ -117,7 +117,7 @@ def test_same_holder_again(rig: Rig) -> None:
     state = rig.owner("first")
     before = state.lease.epoch
     assert state.lease.acquire("first", 30) == ""
-    assert state.lease.epoch == before + 1
+    assert state.lease.epoch > before
     state.progress.save(**NOTHING)
 
 

@@ -291,6 +291,49 @@ def test_state_that_is_made_anew_while_its_owner_lives(server: DatabaseServer, d
     rig.close()
 
 
+@contextmanager
+def put_back(server: DatabaseServer) -> Iterator[None]:
+    """Save the state before, and restore it after what is done meanwhile."""
+    tables = [name for (name,) in server.query("SHOW TABLES FROM storage_consumer")]
+    server.query("CREATE DATABASE saved")
+    for name in tables:
+        server.query(f"CREATE TABLE saved.{name} AS SELECT * FROM storage_consumer.{name}")
+    yield
+    with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        for name in tables:
+            cursor.execute(f"DELETE FROM storage_consumer.{name}")
+            cursor.execute(f"INSERT INTO storage_consumer.{name} SELECT * FROM saved.{name}")
+        connection.commit()
+
+
+@pytest.mark.parametrize("since", ["window", "progress", "owner"])
+def test_state_that_is_put_back_while_its_owner_lives(server: DatabaseServer, since: str) -> None:
+    """Whatever it had stored since the backup, the owner writes nothing more, and no later one has its epoch."""
+    rig = real_rig(server)
+    owner = rig.owner()
+    owner.lease.open_window(1, 7)
+    with put_back(server):
+        if since == "owner":
+            assert owner.lease.acquire("me", 30) == ""
+        if since == "progress":
+            owner.progress.save(tables=[progress("shop/a", 8)], sequences={}, checkpoint=8, storage_checkpoint=8)
+        else:
+            owner.lease.open_window(1, 7)
+    calls: list[Callable[[], object]] = [
+        owner.progress.load,
+        lambda: owner.lease.open_window(1, 9),
+        lambda: owner.progress.save(tables=[progress("shop/a", 9)], sequences={}, checkpoint=9, storage_checkpoint=9),
+        lambda: owner.journal.record(statement(), DONE),
+    ]
+    for call in calls:
+        with pytest.raises(StateGone, match=r"storage_consumer went back .* backup"):
+            call()
+    assert server.query("SELECT checkpoint_running, storage_checkpoint FROM storage_consumer.feed") == ((0, 7),)
+    rig.expire()
+    assert rig.owner("next").lease.epoch > owner.lease.epoch
+    rig.close()
+
+
 def test_migration_of_version_4(mariadb: DatabaseServer) -> None:
     """It gets the quarantine, and keeps both of its checkpoints."""
     rig = real_rig(mariadb)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.errors import TargetUnavailable
+from storage_consumer.errors import StateGone, TargetUnavailable
 from storage_consumer.rows.spec import JobSpec
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.target.bucket_writer import TargetWriter
@@ -107,3 +107,28 @@ def test_attempts_of_one_task(one_table: SmallBucket, mariadb: DatabaseServer, m
     for writer in (first, second, third):
         writer.close()
     assert content(mariadb, "d.t") == [(1, "one"), (7, "second")]
+
+
+def test_a_target_that_is_put_back_under_a_running_consumer(one_table: SmallBucket, mariadb: DatabaseServer) -> None:
+    """It says so instead of going on from memory, also where nothing but the checkpoint moves; the next start brings back what is lacking."""
+    with consumer(one_table, mariadb) as running:
+        running.run_once()
+        there = [f"{d}.{name}" for d in ("d", "storage_consumer") for (name,) in mariadb.query(f"SHOW TABLES FROM {d}")]
+        saved = {table: f"saved.{table.replace('.', '_')}" for table in there}
+        mariadb.query("CREATE DATABASE saved")
+        for table, copy in saved.items():
+            mariadb.query(f"CREATE TABLE {copy} AS SELECT * FROM {table}")
+        one_table.rows("d.t", 2, row("d.t", 12, "2", '"two"'))
+        one_table.metadata(ts(20))
+        running.run_once()
+        with mariadb.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            for table, copy in saved.items():
+                cursor.execute(f"DELETE FROM {table}")
+                cursor.execute(f"INSERT INTO {table} SELECT * FROM {copy}")
+            connection.commit()
+        one_table.metadata(ts(21))
+        with pytest.raises(StateGone, match="went back while this program ran"):
+            running.run_once()
+    assert content(mariadb, "d.t") == [(1, "one")]
+    assert once(one_table, mariadb).checkpoint == ts(21)
+    assert content(mariadb, "d.t") == [(1, "one"), (2, "two")]
