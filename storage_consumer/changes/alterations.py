@@ -1,7 +1,8 @@
 """What statements made of a table and its rows, as far as their texts tell.
 
-Which took rows away or brought others without a change of any row; what became of one table up to a commit-ts, and where each of its
-columns came from; and whether SQL that was written for its rows before still means the same after them.
+Which took rows away or brought others without a change of any row; what became of one table up to a
+commit-ts, and where each of its columns came from; and whether SQL that was written for its rows
+before still means the same after them.
 """
 
 from __future__ import annotations
@@ -97,8 +98,10 @@ class GivenDefault:
     """The default of one column in a statement."""
 
     kind: Literal["none", "string", "number", "literal", "expression", "unseen"]
-    """``none``: there is none, or NULL. ``literal``: one of another form, such as 0x41 or TRUE. ``expression``: each row may have its own value.
-    ``unseen``: the statement does not define the column."""
+    """``none``: there is none, or NULL. ``literal``: one of another form, such as 0x41 or TRUE.
+    ``expression``: each row may have its own value. ``unseen``: the statement does not define the
+    column.
+    """
     text: str | None = None
     """Of a string or number."""
 
@@ -183,8 +186,9 @@ def origins(
 ) -> dict[str, Origin]:
     """Return for each wanted column after some steps, by folded name, where it comes from in rows with the structure `columns`.
 
-    `steps`: what came after that structure, in order. A column that they do not lead to is left out. Raises `NotReplicable` for a statement that may have rewritten values of such a column,
-    or added it with values that the files do not have.
+    `steps`: what came after that structure, in order. A column that they do not lead to is left
+    out. Raises `NotReplicable` for a statement that may have rewritten values of such a column, or
+    added it with values that the files do not have.
     """
     found = {folded_name(column.name): Origin(name=folded_name(column.name)) for column in columns}
     before = {folded_name(column.name): column for column in columns}
@@ -225,7 +229,8 @@ def _shown(step: TableDefinition) -> str:
 
 def keeps_values(before: TableColumn, after: TableColumn) -> bool:
     """Return whether a column certainly holds all values that it could hold before a statement, as they were."""
-    # Negative numbers would be others, and TiDB makes others of those beyond the signed ones, however wide the new type is.
+    # Negative numbers would be others, and TiDB makes others of those beyond the signed ones,
+    # however wide the new type is.
     if before.unsigned != after.unsigned:
         return False
     if before.type != after.type:
@@ -255,7 +260,8 @@ def _added_with(column: TableColumn, step: TableDefinition) -> Origin:
         return Origin(name=None)
     implicit = "0" if column.type in _NUMBERS else "" if column.type in TEXTS and given.kind == "none" else None
     value = implicit if text is None else text
-    # An expression is a default that each row has for itself; a schema file does not tell it from a text.
+    # An expression is a default that each row has for itself; a schema file does not tell it from a
+    # text.
     is_known = given.kind != "expression" if column.default is not None else given.kind in _TOLD
     kind = given.kind if column.default is None else "string"
     if value is not None and is_known and _is_constant(column, value, kind):
@@ -287,7 +293,8 @@ def _is_constant(column: TableColumn, value: str, kind: str) -> bool:
         found = re.fullmatch(r"\d{4}-\d{2}-\d{2}( \d{2}:\d{2}:\d{2}(?:\.(\d+))?)?", value)
         if found is None or (column.type == "DATE" and found[1]):
             return False
-        # Without a default in the schema file a TIMESTAMP is one of the session's zone, which nothing tells.
+        # Without a default in the schema file a TIMESTAMP is one of the session's zone, which
+        # nothing tells.
         is_told = column.type != "TIMESTAMP" or column.default is not None
         return is_told and len(found[2] or "") <= (column.scale or 0)
     # A number is shown by other rules as a text, and means the place of a member.
@@ -407,7 +414,9 @@ _HARMLESS = {
     "REORGANIZE": frozenset(("PARTITION",)),
     "SET": frozenset(("TIFLASH",)),
 }
-"""First word of an action → second words of those that change neither rows nor columns. A row that they forbid is an error, not another row."""
+"""First word of an action → second words of those that change neither rows nor columns. A row that
+they forbid is an error, not another row.
+"""
 _OPTIONS = frozenset(
     (
         *("COMMENT", "AUTO_INCREMENT", "AUTO_RANDOM_BASE", "AUTO_ID_CACHE", "SHARD_ROW_ID_BITS"),
@@ -425,7 +434,9 @@ class Alteration(NamedTuple):
 
     definition: TableDefinition
     harm: str
-    """What it did so that statements on older rows would mean something else, in words; empty: nothing."""
+    """What it did so that statements on older rows would mean something else, in words; empty:
+    nothing.
+    """
 
     @property
     def shown(self) -> str:

@@ -1,10 +1,11 @@
 """Read the changes of a bucket: those of one window, or all of them as they come.
 
-Read a window's files, and give their changes in one order: commit-ts, then table, deletes before upserts, then file and row.
+Read a window's files, and give their changes in one order: commit-ts, then table, deletes before
+upserts, then file and row.
 
-Files of one table follow one another in time, so few of them overlap at any commit-ts. A window that is larger than what may be held is
-therefore cut into slices by commit-ts: each file is looked through once for the commit-ts that it has, and read in the slices where it
-has any.
+Files of one table follow one another in time, so few of them overlap at any commit-ts. A window
+that is larger than what may be held is therefore cut into slices by commit-ts: each file is looked
+through once for the commit-ts that it has, and read in the slices where it has any.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ def once(changes: Sequence[Ranked]) -> list[Change]:
     ordered = sorted(changes, key=_rank_of)
     if len({rank for rank, _ in ordered}) == 1:
         return [change for _, change in ordered]
-    # A transaction leaves one row with a key, and may have removed another one before. After a restart TiCDC may write an update as a delete
-    # and an insert: where any delivery has the update, the others of that key are repeats of it. (An update to another key is in two parts.)
+    # A transaction leaves one row with a key, and may have removed another one before. After a
+    # restart TiCDC may write an update as a delete and an insert: where any delivery has the
+    # update, the others of that key are repeats of it. (An update to another key is in two parts.)
     by_key: dict[Hashable, dict[int, Ranked]] = defaultdict(dict)
-    # Rows without a key come as often as one delivery of the transaction has them. (An update whose old row is known is in two parts.)
+    # Rows without a key come as often as one delivery of the transaction has them. (An update whose
+    # old row is known is in two parts.)
     by_content: dict[Hashable, list[Ranked]] = defaultdict(list)
     orders: list[tuple[int, Hashable]] = []
     for rank, change in ordered:
@@ -109,7 +112,9 @@ class Ordered:
     wanted: Callable[[Change], bool] = lambda _: True
     """Which changes are given; the others cost no memory."""
     beyond: set[DataFile] = field(default_factory=set)
-    """Files that turned out to hold rows beyond the window, or whose last row is still being written."""
+    """Files that turned out to hold rows beyond the window, or whose last row is still being
+    written.
+    """
     torn: set[DataFile] = field(default_factory=set)
     """Those whose last row is still being written."""
 
@@ -173,7 +178,8 @@ class Ordered:
     def whole_rows(self, work: FeedFile, tally: Tally) -> Iterator[None]:
         """Pass over a last row that is still being written, beyond the window.
 
-        Raises `FilesMissing` for one that may belong to the window: TiCDC stores what `metadata` covers whole, so the file was cut.
+        Raises `FilesMissing` for one that may belong to the window: TiCDC stores what `metadata`
+        covers whole, so the file was cut.
         """
         try:
             yield
@@ -181,7 +187,8 @@ class Ordered:
             # A whole row that cannot be read is another fault, wherever it stands.
             if not (fault.at_end and work.newest and self._is_cut(work.file)):
                 raise
-            # The rows of a file are about in the order of their commit-ts, so one that cannot be read is not below those before it.
+            # The rows of a file are about in the order of their commit-ts, so one that cannot be
+            # read is not below those before it.
             if max(fault.commit_ts or 0, tally.max_ts) <= self.window.high:
                 raise FilesMissing(
                     f"{work.file.stored.path} ends inside row {tally.rows}, and the bucket's checkpoint may cover that: it is still being copied or "
@@ -229,8 +236,9 @@ def _there(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
 def in_parts(change: RowChange, key: Sequence[int], *, both: bool = False) -> list[RowChange]:
     """Return an update that moves its row to another key, or one of a row without a key, as a delete and an insert.
 
-    TiCDC itself writes it so unless told otherwise. Two rows that swap their keys could not be put in an order otherwise. Without a key,
-    nothing tells that a delete and an insert of another delivery are the same update.
+    TiCDC itself writes it so unless told otherwise. Two rows that swap their keys could not be put
+    in an order otherwise. Without a key, nothing tells that a delete and an insert of another
+    delivery are the same update.
 
     `both`: any other update with its old row before it, where that is known.
     """
@@ -307,9 +315,11 @@ class Feed:
     ) -> None:
         """Take what `upstream` says was written to `storage`.
 
-        `rules`: of TiCDC's table filter; none for every table. `only`: of the tables that they take, one, or those of one database.
+        `rules`: of TiCDC's table filter; none for every table. `only`: of the tables that they
+        take, one, or those of one database.
 
-        Raises `ConfigError` for rows without commit-ts, which can neither be put in order nor told from repeats.
+        Raises `ConfigError` for rows without commit-ts, which can neither be put in order nor told
+        from repeats.
         """
         if not upstream.has_commit_ts:
             raise ConfigError(
@@ -324,9 +334,10 @@ class Feed:
     def events(self, low: int, high: int | None = None, wanted: Wanted = lambda _: True) -> Iterator[Event]:
         """Yield what committed after `low` (exclusive) up to `high` (inclusive; None: the bucket's checkpoint).
 
-        The same window gives the same events at any later time, while TiCDC keeps the files; only a statement at exactly the checkpoint
-        may still be missing. Raises `ConfigError` for a window beyond the checkpoint, `NoMetadata`, `StorageUnavailable`, `FilesMissing`,
-        `NotReplicable` and `UndecodableRow`.
+        The same window gives the same events at any later time, while TiCDC keeps the files; only a
+        statement at exactly the checkpoint may still be missing. Raises `ConfigError` for a window
+        beyond the checkpoint, `NoMetadata`, `StorageUnavailable`, `FilesMissing`, `NotReplicable`
+        and `UndecodableRow`.
         """
         yield from self._of(self.window(low, high), wanted)
 
@@ -368,8 +379,9 @@ class Feed:
     ) -> Iterator[Event | None]:
         """Yield what committed after `low` (exclusive) as it becomes complete, and None whenever there is nothing more for now.
 
-        `wait` is called then, and returns whether to go on. `patience`: seconds to wait for a file that is missing. `retry_limit`: seconds
-        to try again while a storage does not answer that did so before; a warning of `contents` tells of it. Raises what `events` does, and
+        `wait` is called then, and returns whether to go on. `patience`: seconds to wait for a file
+        that is missing. `retry_limit`: seconds to try again while a storage does not answer that
+        did so before; a warning of `contents` tells of it. Raises what `events` does, and
         `NotReplicable` for a statement that comes after what followed it was given.
         """
         rows = statements = low
@@ -430,7 +442,8 @@ class Feed:
     def _bear(self, fault: StorageUnavailable, silent: Patience) -> None:
         """Return if the storage is to be tried again, and warn where that begins; else raise the fault.
 
-        One that never answered has a wrong address rather than an outage, and one that may be another changefeed's is not read on.
+        One that never answered has a wrong address rather than an outage, and one that may be
+        another changefeed's is not read on.
         """
         if not self.contents.checkpoint or self.contents.reader.may_be_another:
             raise fault

@@ -68,8 +68,9 @@ _WITH_ZERO = r"^0000|-00-|-00( |$)"
 def arrow_type(column: TableColumn) -> pa.DataType:
     """Return the type of a column's values.
 
-    Whole numbers are as wide as unsigned ones need; BIGINT UNSIGNED is a decimal of 20 digits, as in Spark. BIT is bytes. TIME, JSON,
-    VECTOR, ENUM, SET and decimals of more than 38 digits are texts.
+    Whole numbers are as wide as unsigned ones need; BIGINT UNSIGNED is a decimal of 20 digits, as
+    in Spark. BIT is bytes. TIME, JSON, VECTOR, ENUM, SET and decimals of more than 38 digits are
+    texts.
     """
     if column.type == "BIGINT":
         return pa.decimal128(20, 0) if column.unsigned else pa.int64()
@@ -188,7 +189,9 @@ class Piece:
     columns: Mapping[str, pa.Array]
     """By folded name."""
     odd: Mapping[str, pa.Array]
-    """By folded name, of columns that are null for a date that no calendar has: its wire text, and null where the value is what it seems."""
+    """By folded name, of columns that are null for a date that no calendar has: its wire text, and
+    null where the value is what it seems.
+    """
 
     def arrays(self, own: Sequence[pa.Field]) -> list[pa.Array]:
         """Return the values of some columns, then those of `META`."""
@@ -221,7 +224,8 @@ class Piece:
 def fields_of(structures: Iterable[Structure]) -> tuple[pa.Field, ...]:
     """Return the columns of all of a table's structures, the newest ones first.
 
-    Raises `ConfigError` where a column has changed its type so that no one type holds all of its values.
+    Raises `ConfigError` where a column has changed its type so that no one type holds all of its
+    values.
     """
     found: dict[str, pa.Field] = {}
     since = 0
@@ -325,8 +329,8 @@ class _Columns:
     ) -> Piece:
         """Return the changes with the columns that are wanted; a column is given by its index in the layout.
 
-        `values`: its wire texts, or what `packed_array` makes of them; `whole`: its whole numbers, which may be None. Raises
-        `UndecodableRow` for a text of another type.
+        `values`: its wire texts, or what `packed_array` makes of them; `whole`: its whole numbers,
+        which may be None. Raises `UndecodableRow` for a text of another type.
         """
         names = {folded_name(field.name) for field in self.asked.own}
         found, odd, others = {}, {}, {}
@@ -394,12 +398,15 @@ def read_changes(
 ) -> pa.RecordBatchReader:
     """Return the row changes of a table, in commit order, each once, up to the bucket's checkpoint.
 
-    `table`: as ``database.table``, in backquotes where a name holds a dot. `start` and `end` are inclusive, a time with its whole millisecond;
-    without them from the beginning, and up to the checkpoint. `options`: those of the bucket, as `Consumer` takes them, such as ``config`` and ``tz``; what is missing
-    is inferred. Columns: those of the table, of all structures that it had in the window; ``_change_type`` (``insert``,
-    ``update_postimage``, ``delete``), ``_commit_version`` (TSO), ``_commit_timestamp``, ``_table_version``, ``_file`` and ``_row``.
+    `table`: as ``database.table``, in backquotes where a name holds a dot. `start` and `end` are
+    inclusive, a time with its whole millisecond; without them from the beginning, and up to the
+    checkpoint. `options`: those of the bucket, as `Consumer` takes them, such as ``config`` and
+    ``tz``; what is missing is inferred. Columns: those of the table, of all structures that it had
+    in the window; ``_change_type`` (``insert``, ``update_postimage``, ``delete``),
+    ``_commit_version`` (TSO), ``_commit_timestamp``, ``_table_version``, ``_file`` and ``_row``.
 
-    Raises `ConfigError`, `NoMetadata`, `StorageUnavailable`, `FilesMissing` and `NotReplicable`; so does the reader, and `UndecodableRow`.
+    Raises `ConfigError`, `NoMetadata`, `StorageUnavailable`, `FilesMissing` and `NotReplicable`; so
+    does the reader, and `UndecodableRow`.
     """
     name = named("table", table, whole=True)
     clock = SystemClock()
@@ -431,7 +438,8 @@ def _tso(name: str, instant: Instant | None, *, is_end: bool = False) -> int | N
 def schema_of(structures: Iterable[Structure]) -> pa.Schema:
     """Return the columns of all of a table's structures, the newest ones first, and what is known of each change.
 
-    Raises `ConfigError` where a column has changed its type so that no one type holds all of its values, or has a name of `META`.
+    Raises `ConfigError` where a column has changed its type so that no one type holds all of its
+    values, or has a name of `META`.
     """
     known = list(structures)
     own = fields_of(known)

@@ -37,11 +37,14 @@ SET SESSION foreign_key_checks = 0 /*!99999 , allow_auto_random_explicit_insert 
 HEAD = _HEAD.format(mode=_LAX_MODE)
 """What a script begins with, on TiDB, MySQL and MariaDB. It holds until the session ends.
 
-What a foreign key did to other rows is among the changes, so it may not be done again. TiDB alone knows the other variable, and reads
-comments with any version; clients remove those that begin with ``/*T!``. It is not strict, as the sessions of its statements need not have been.
+What a foreign key did to other rows is among the changes, so it may not be done again. TiDB alone
+knows the other variable, and reads comments with any version; clients remove those that begin with
+``/*T!``. It is not strict, as the sessions of its statements need not have been.
 """
 UNDO_HEAD = f"{_HEAD.format(mode=_STRICT_MODE)}BEGIN;\n"
-"""What a script begins with that takes changes back: a value that does not fit ends it, and then nothing is taken back."""
+"""What a script begins with that takes changes back: a value that does not fit ends it, and then
+nothing is taken back.
+"""
 UNDO_FOOT = "COMMIT;\n"
 
 
@@ -124,7 +127,8 @@ def _insertion(structure: Structure, values: Values, protocol: Protocol) -> str:
 def _update(structure: Structure, old: Values, new: Values, protocol: Protocol) -> str:
     """Return the statement that turns a row from `old` into `new`; without a change it sets every column.
 
-    It sets columns of a moment also where they are the same: one with ON UPDATE CURRENT_TIMESTAMP would get that of the statement.
+    It sets columns of a moment also where they are the same: one with ON UPDATE CURRENT_TIMESTAMP
+    would get that of the statement.
     """
     written = _written(structure)
     is_moment = [column.type in _MOMENTS for column in structure.columns]
@@ -175,7 +179,8 @@ def _literals(structure: Structure, values: Values, places: Sequence[int], proto
     for place in places:
         column, text = structure.columns[place], values[place]
         if text is not None and column.elements and protocol == "canal-json":
-            # By name where it is known: TiDB's UPDATE takes a number for the member of that name, if there is one.
+            # By name where it is known: TiDB's UPDATE takes a number for the member of that name,
+            # if there is one.
             yield f"'{_escaped(str(reader(column, protocol)(text)))}'"
         else:
             yield literal(text, _wire(column, protocol), _escaped)
@@ -196,9 +201,9 @@ _OF_VIEWS = frozenset((DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW))
 def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinition], protocol: Protocol) -> list[str]:
     """Return the lines that take the events of a window back, the last one first; of a statement that changes nothing for them, a comment.
 
-    `known`: all definitions, in running order. Raises `NotReplicable`, which names the event, where that is impossible: for a DDL statement
-    of the window, or one after it that touches a table with changes, after which rows may be others; and for changes whose old values the
-    files lack.
+    `known`: all definitions, in running order. Raises `NotReplicable`, which names the event, where
+    that is impossible: for a DDL statement of the window, or one after it that touches a table with
+    changes, after which rows may be others; and for changes whose old values the files lack.
     """
     comments = dict[str, str]()
     for statement in window.statements:

@@ -1,7 +1,8 @@
 """Changes as lines of JSON: of our own, as canal's FlatMessage, or as Debezium's envelopes; and which changes are of a row with a given key.
 
-A FlatMessage is one as TiCDC itself writes canal-json (format sheet 5), without its extension. Of Debezium it is the form that its
-connector for MySQL writes without schemas: its documentation gives the mapping of types; the source block has TiCDC's additions.
+A FlatMessage is one as TiCDC itself writes canal-json (format sheet 5), without its extension. Of
+Debezium it is the form that its connector for MySQL writes without schemas: its documentation gives
+the mapping of types; the source block has TiCDC's additions.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _WHOLE = INTEGER_TYPES | {"YEAR", "BIT"}
 def reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Value]:
     """Return the function from a column's wire text to its value.
 
-    Whole numbers, YEAR and BIT are integers, FLOAT and DOUBLE are floats, binary types are bytes. All else is the text, which is exact:
-    DECIMAL, dates and times, JSON. ENUM and SET are the names of their members; where the files have numbers, and do not list the members,
-    they stay numbers.
+    Whole numbers, YEAR and BIT are integers, FLOAT and DOUBLE are floats, binary types are bytes.
+    All else is the text, which is exact: DECIMAL, dates and times, JSON. ENUM and SET are the names
+    of their members; where the files have numbers, and do not list the members, they stay numbers.
     """
     if column.type in _WHOLE:
         return int
@@ -147,7 +148,8 @@ def dumped(document: Mapping[str, object]) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Lone surrogates, as invalid text has them, are written as escapes: no encoding could hold them.
+        # Lone surrogates, as invalid text has them, are written as escapes: no encoding could hold
+        # them.
         return json.dumps(document, separators=(",", ":"))
     return text
 
@@ -333,7 +335,8 @@ def _debezium_reader(column: TableColumn, protocol: Protocol) -> Callable[[str],
         return json_reader(column, protocol)
     if column.nullable or column.type not in ("DATE", "DATETIME"):
         return read
-    # As Debezium has it, a date that no calendar has is null, or the beginning of 1970 where the column has no null.
+    # As Debezium has it, a date that no calendar has is null, or the beginning of 1970 where the
+    # column has no null.
     return lambda text: read(text) or 0
 
 

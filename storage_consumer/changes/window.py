@@ -1,6 +1,7 @@
 """Which files and statements of a bucket belong to a window of commit-ts, by the engine's own rules of whose they are.
 
-In which order its statements took effect, and which of them led to a table's structure. What a feed gives: changes of rows, and statements.
+In which order its statements took effect, and which of them led to a table's structure. What a feed
+gives: changes of rows, and statements.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Structure:
     layout: RowLayout
     """What the rows are decoded by."""
     with_members: tuple[TableColumn, ...] = ()
-    """Its columns, with members of ENUM and SET that statements in the bucket show and the layout does not; empty: it needs none."""
+    """Its columns, with members of ENUM and SET that statements in the bucket show and the layout
+    does not; empty: it needs none.
+    """
     version: int
     """Version of the directory."""
     key: tuple[int, ...]
@@ -93,7 +96,9 @@ class Change(NamedTuple):
 
     commit_ts: int
     operation: int
-    """INSERT, UPDATE, DELETE or PARTIAL_DELETE of `kernels.arrays`; a partial delete has values of the key alone."""
+    """INSERT, UPDATE, DELETE or PARTIAL_DELETE of `kernels.arrays`; a partial delete has values of
+    the key alone.
+    """
     values: Values
     """Wire texts by the layout's columns: the new image, or for a delete the old one."""
     old: Values | None
@@ -135,7 +140,9 @@ Event = Change | FeedStatement
 
 
 _There = dict[TableName, tuple[TableColumn, ...]]
-"""The tables that there are, by their folded names, with their columns; without any where they are not known."""
+"""The tables that there are, by their folded names, with their columns; without any where they are
+not known.
+"""
 
 
 def in_running_order(known: Iterable[TableDefinition]) -> list[TableDefinition]:
@@ -200,7 +207,8 @@ def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> li
         renamed, subject = parsed(each).renamed, parsed(each).subject.folded()
         if renamed is not None and renamed[0] != renamed[1]:
             former = past.pop(renamed[0], [])
-            # A table that was dropped is not the one that is renamed, of which the bucket shows nothing then.
+            # A table that was dropped is not the one that is renamed, of which the bucket shows
+            # nothing then.
             past[renamed[1]] = [] if renamed[0] in gone else former
         if parsed(each).head[:1] == ("DROP",):
             gone |= {subject} if subject.table else {name for name in past if name and name.schema == subject.schema}
@@ -209,7 +217,8 @@ def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> li
         if (copied := copied_table(each.query)) is not None:
             schema, table = copied
             created = next(iter(parsed(each).names), None)
-            # Without a database of its own, beside one of the new table, it is in that of a session, which nothing tells.
+            # Without a database of its own, beside one of the new table, it is in that of a
+            # session, which nothing tells.
             is_open = not schema and created is not None and bool(created.schema)
             like = None if is_open else TableName(schema=schema or each.name.schema, table=table).folded()
             past[subject] = list(past.get(like, ()))
@@ -228,12 +237,14 @@ def _ordered(group: list[TableDefinition], there: _There) -> list[TableDefinitio
         # At most one per statement, so that the loop ends whatever the names are.
         if taken is None and len(ordered) + len(waiting) < 2 * len(group):
             pairs = [pair for each in waiting if (pair := parsed(each).renamed) is not None]
-            # One alone makes no cycle: the bucket does not show that the table of its new name is gone.
+            # One alone makes no cycle: the bucket does not show that the table of its new name is
+            # gone.
             if lost := lost_rename(pairs, there.keys()) if len(pairs) > 1 else None:
                 taken = inferred(lost, waiting)
                 waiting.append(taken)
         if taken is None:
-            # A rename to a name that no other one frees: the bucket does not show that its table is gone.
+            # A rename to a name that no other one frees: the bucket does not show that its table is
+            # gone.
             found = [(each, pair) for each in waiting if (pair := parsed(each).renamed) is not None]
             old = {pair[0] for _, pair in found}
             taken = next((each for each, pair in found if pair[1] not in old), waiting[0])
@@ -274,7 +285,9 @@ class FeedFile:
     floor: int
     """Rows with a commit-ts at or below it are repeated deliveries, or from before the window."""
     newest: bool
-    """Whether no later file of its sequence is known, so that its last row may still be being written."""
+    """Whether no later file of its sequence is known, so that its last row may still be being
+    written.
+    """
     exact: bool = False
     """Whether it may only be read as it was listed, as the files of an export."""
 
@@ -311,17 +324,23 @@ class Contents:
             Restart(), 0.0, tells_time=upstream.tells_time, selection=Selection(filter=self._filter)
         )
         self.definitions: list[TableDefinition] = []
-        """What was read of all schema files, in the order in which it took effect, with the databases that names belong to, and
-        renames that no file holds."""
+        """What was read of all schema files, in the order in which it took effect, with the
+        databases that names belong to, and renames that no file holds.
+        """
         self._stored: list[TableDefinition] = []
         self._unclear: Mapping[str, str] = {}
         self._structures: dict[VersionKey, Structure] = {}
         self.checkpoint = 0
-        """Every row with a commit-ts at or below it, and every statement below it, is stored; 0 before the first look."""
+        """Every row with a commit-ts at or below it, and every statement below it, is stored; 0
+        before the first look.
+        """
         self.given = -1
-        """Commit-ts up to which (inclusive) all statements were given to somebody; -1: none were."""
+        """Commit-ts up to which (inclusive) all statements were given to somebody; -1: none were.
+        """
         self.base: TableDefinition | None = None
-        """What an export shows of the one table that is looked at, with its snapshot as version; None: there is none."""
+        """What an export shows of the one table that is looked at, with its snapshot as version;
+        None: there is none.
+        """
         self.warnings: list[str] = []
         """What is odd about the bucket, as far as it was looked at."""
 
@@ -371,12 +390,13 @@ class Contents:
     def window(self, low: int, high: int, *, statements: tuple[int, int] | None = None) -> Window:
         """Return what changes with ``low < commit-ts <= high`` are read from; `high` is at most the checkpoint.
 
-        `statements`: the same borders for statements, where they differ. Raises `FilesMissing` if a file of the window is missing, and
-        `NotReplicable` if the values of a table cannot be read.
+        `statements`: the same borders for statements, where they differ. Raises `FilesMissing` if a
+        file of the window is missing, and `NotReplicable` if the values of a table cannot be read.
         """
         files = list[FeedFile]()
         for table in self._tables():
-            # What lies beyond the window is not read: rows at or below a statement's version are in older directories too.
+            # What lies beyond the window is not read: rows at or below a statement's version are in
+            # older directories too.
             versions = table.files.open_versions()
             inside = [each for each in versions if may_hold_rows(each.version, high, is_ddl=each.is_ddl)]
             gaps = ((version, sequence, missing) for version in inside for sequence, missing, _ in version.gaps())
@@ -460,14 +480,17 @@ class Contents:
 
     def structure_of(self, definition: TableDefinition) -> Structure:
         """Return the structure of the rows under a definition. Raises `NotReplicable` if their values cannot be read."""
-        # What led to it, from the table's beginning on: that is what the export shows if the bucket does not have it.
+        # What led to it, from the table's beginning on: that is what the export shows if the bucket
+        # does not have it.
         past = lineage(definition, self.definitions)
         if self.base is not None and not any(map(creates_as_listed, past)):
-            # Of an older version only rows after the snapshot matter, which have the structure that it shows.
+            # Of an older version only rows after the snapshot matter, which have the structure that
+            # it shows.
             base = replace(self.base, version=TableVersion(min(self.base.version, definition.version)))
             past = [base, *(each for each in past if each.version > self.base.version)]
         layout = row_layout(definition, known_virtual(definition, past) or frozenset(), self._upstream)
-        # TiCDC's handle key, for one, is read by what schema files say, so the layout stays as it is.
+        # TiCDC's handle key, for one, is read by what schema files say, so the layout stays as it
+        # is.
         lists = any(column.type in ("ENUM", "SET") and not column.elements for column in layout.columns)
         found = structure_under(layout, self._upstream.time_zone, known_stored(past), definition.version)
         if not lists:

@@ -1,8 +1,8 @@
 """What is found beside the work: what the writer says of itself, rows that the target refused, and tables that may not be equal to the source.
 
-Nothing that a later start needs is in a report. It is stored without the lease's lock, so that it never waits for a round and no round
-for it; the epoch keeps an older writer from replacing the report of a newer one. Tasks put rows into the quarantine; see
-`target.bucket_writer`.
+Nothing that a later start needs is in a report. It is stored without the lease's lock, so that it
+never waits for a round and no round for it; the epoch keeps an older writer from replacing the
+report of a newer one. Tasks put rows into the quarantine; see `target.bucket_writer`.
 """
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ class StoredQuarantine(Stored):
         """Return table key → number of rows; a state of an older version has none."""
         if not self._transactions.has(self._tables.quarantine):
             return {}
-        # By the short column alone: a group by a long one takes room on a disk that may be full when `status` asks.
+        # By the short column alone: a group by a long one takes room on a disk that may be full
+        # when `status` asks.
         kept = self._tables.quarantine.c
         rows = self._read(select(kept.table_key, func.count()).group_by(kept.table_key))
         return {key: int(count) for key, count in rows}
@@ -241,7 +242,9 @@ def close_copied(connection: Connection, tables: StateTables, table_key: str, at
 
 
 _BEFORE = "before"
-"""In the document of a comparison that is not finished: that of what was known to be different before."""
+"""In the document of a comparison that is not finished: that of what was known to be different
+before.
+"""
 
 
 class StoredVerified(Stored):

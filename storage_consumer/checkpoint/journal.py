@@ -1,7 +1,8 @@
 """The state of each statement, the operators' decisions about them, and what every schema file that was ever read says.
 
-A decision is a row of its own, which the consumer follows at its next round or start. It counts only while the journal says that
-the statement is neither done nor skipped. Both are read under a lock on the journal's row.
+A decision is a row of its own, which the consumer follows at its next round or start. It counts
+only while the journal says that the statement is neither done nor skipped. Both are read under a
+lock on the journal's row.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ _HASHED = ("table_dir", "version", "checksum", "schema_name", "table_name", "ddl
 def record_of(table_dir: str, definition: TableDefinition) -> dict[str, object]:
     """Return the row for one schema file's content; `table_dir` is the file's directory."""
     columns = [
-        # Only what differs from the defaults. A field that a later program adds is then read with its default from an older row.
+        # Only what differs from the defaults. A field that a later program adds is then read with
+        # its default from an older row.
         {name: value for name, default in _DEFAULTS.items() if (value := getattr(column, name)) != default}
         for column in definition.columns
     ]
@@ -130,7 +132,9 @@ class StoredHistory(Stored):
     """The schema history of one feed. Each entry is complete: no other is needed to read it."""
 
     _kept: dict[tuple[object, ...], object] | None = None
-    """What is known to be stored: identity → digest. Keys only, never structures; None until first needed."""
+    """What is known to be stored: identity → digest. Keys only, never structures; None until first
+    needed.
+    """
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
         """Store the structures that were read, each with its table directory. A structure that is stored already costs nothing."""
@@ -164,7 +168,8 @@ class StoredHistory(Stored):
         query = (
             select(kept.table_dir, kept.version)
             .join_from(self._tables.structures, self._tables.journal, same, isouter=True)
-            # No entry in the journal counts as unresolved: the process may have ended right after the file was kept.
+            # No entry in the journal counts as unresolved: the process may have ended right after
+            # the file was kept.
             .where(kept.query != "", or_(journal.state.is_(None), journal.state.not_in((DONE, SKIPPED))))
         )
         with self._owned("reading the unresolved statements") as connection:
@@ -195,7 +200,8 @@ class StoredHistory(Stored):
         query = (
             select(kept.schema_name, kept.table_name, kept.query, all_of)
             .join_from(self._tables.structures, all_of, newest)
-            # Several entries may have the newest version: one with a statement comes first, and the first one counts.
+            # Several entries may have the newest version: one with a statement comes first, and the
+            # first one counts.
             .order_by(kept.table_key, kept.query == "")
         )
         found: dict[str, KeptTable] = {}
@@ -279,7 +285,8 @@ class StoredJournal(Stored):
 
     def entry(self, step: DdlStep) -> JournalEntry | None:
         """Return the entry of a statement, or None."""
-        # Under the lease, though it only reads: whoever has lost it must not act on what the next owner may be changing.
+        # Under the lease, though it only reads: whoever has lost it must not act on what the next
+        # owner may be changing.
         with self._owned("reading the DDL journal") as connection:
             row = connection.execute(select(self._journal).where(*self._is(step.identity))).one_or_none()
         if row is None:
@@ -325,7 +332,8 @@ class StoredJournal(Stored):
         """Record that a statement is done because a copy of its table as of the TSO `at` contains its effect."""
         with self._owned(_WRITING) as connection:
             self._put(connection, step, DONE, note=COPIED.format(at))
-            # Refused rows of the copy itself have its TSO, and are what the target lacks of the table as it is after the statement.
+            # Refused rows of the copy itself have its TSO, and are what the target lacks of the
+            # table as it is after the statement.
             close_entries(connection, self._tables, step, upto=min(step.version, at - 1))
 
     def _put(

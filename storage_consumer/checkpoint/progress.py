@@ -1,7 +1,8 @@
 """How far tables and files are, which never runs ahead of rows; the bucket that a state belongs to, and what is known of its files.
 
-Files: how far each sequence is finished, and digests of finished files, many to a row. Tables: how far each is and, of a routed one,
-where its rows are (the state table ``table_targets``), which keeps a changed route from passing for another table.
+Files: how far each sequence is finished, and digests of finished files, many to a row. Tables: how
+far each is and, of a routed one, where its rows are (the state table ``table_targets``), which
+keeps a changed route from passing for another table.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class StoredProgress(Stored):
         """Return what an earlier run left, and the highest storage checkpoint that it saw."""
         tables = self._tables
         with self._owned("reading the state") as connection:
-            # Several reads see one state: only the owner writes it, and the window that was opened before keeps out late tasks,
-            # which move the checkpoints of keyless tables.
+            # Several reads see one state: only the owner writes it, and the window that was opened
+            # before keeps out late tasks, which move the checkpoints of keyless tables.
             feed = connection.execute(select(tables.feed)).one()
             progress = connection.execute(select(tables.tables)).all()
             places = {
@@ -81,7 +82,8 @@ class StoredProgress(Stored):
             behind=frozenset(row.table_key for row in progress if not row.follows),
             dropped=frozenset(row.table_key for row in progress if row.state == TableState.DROPPED),
             excluded={row.table_key: name_in(row) for row in progress if row.state == TableState.EXCLUDED},
-            # Databases have no rows, and the name of a table that is gone or left out may be another's.
+            # Databases have no rows, and the name of a table that is gone or left out may be
+            # another's.
             targets={
                 row.table_key: (name_in(row), places.get(row.table_key, name_in(row)))
                 for row in progress
@@ -119,9 +121,11 @@ class StoredProgress(Stored):
     ) -> None:
         """Store what moved: tables, how far each sequence is finished, and the checkpoints of the whole feed.
 
-        `checkpoint` (``feed.checkpoint_running``) only grows. `lowest` (``feed.checkpoint``) is stored as it is: a table that the filter
-        includes again lacks what was written meanwhile. `joined`: keys of tables that have caught up since their loads. In one transaction
-        with their progress: one that follows the feed without counting for its checkpoint would be taken along past its own rows.
+        `checkpoint` (``feed.checkpoint_running``) only grows. `lowest` (``feed.checkpoint``) is
+        stored as it is: a table that the filter includes again lacks what was written meanwhile.
+        `joined`: keys of tables that have caught up since their loads. In one transaction with
+        their progress: one that follows the feed without counting for its checkpoint would be taken
+        along past its own rows.
         """
         feed, tables = self._tables.feed, list(tables)
         copies = {
@@ -164,8 +168,9 @@ def put_tables(
 ) -> None:
     """Store the progress of tables.
 
-    With `as_they_were`, they are as they were some time ago: a table that has stopped since then stays stopped, and follows nothing.
-    Of those that `may_be_outdated`, only the checkpoint moves, unless nothing is stored of them yet.
+    With `as_they_were`, they are as they were some time ago: a table that has stopped since then
+    stays stopped, and follows nothing. Of those that `may_be_outdated`, only the checkpoint moves,
+    unless nothing is stored of them yet.
     """
     stored = list(progress)
     current, outdated = ([t for t in stored if t.may_be_outdated is old] for old in (False, True))
@@ -199,7 +204,8 @@ def _put_rows(
         }
         for table in progress
     )
-    # A task may have moved a keyless table's checkpoint further than the round knows, and a statement a table's since it started.
+    # A task may have moved a keyless table's checkpoint further than the round knows, and a
+    # statement a table's since it started.
     put_all(connection, tables.tables, rows, checkpoint=larger, error=kept, follows=kept, state=kept)
 
 
@@ -227,7 +233,8 @@ def _known_files(connection: Connection, tables: StateTables) -> Mapping[str, Fi
 
 def _put_places(connection: Connection, tables: StateTables, progress: Sequence[TableProgress], *, stays: bool) -> None:
     """Store where these tables are; a table without routes has no row. `stays`: whether a stored place stays as it is."""
-    # No start goes on elsewhere than the rows are, so what routes of earlier starts left says nothing of a table without routes.
+    # No start goes on elsewhere than the rows are, so what routes of earlier starts left says
+    # nothing of a table without routes.
     unplaced = [] if stays else [table.table_key for table in progress if table.target is None]
     for keys in batched(unplaced, CHUNK):
         connection.execute(delete(tables.targets).where(tables.targets.c.table_key.in_(keys)))
@@ -309,13 +316,15 @@ class StoredFeed(Stored):
     ) -> None:
         """Bind the state to another place, or again to its own, unless a writer holds the lease.
 
-        `feed` is what was read before the places were compared. `other` maps a sequence to the numbers of the files that have changed.
-        `is_gone` tells whether a holder is known not to run any more. The lease gets a new epoch, so a former writer that was only
-        paused can write no more. Raise `LeaseHeld` and `ConfigError`.
+        `feed` is what was read before the places were compared. `other` maps a sequence to the
+        numbers of the files that have changed. `is_gone` tells whether a holder is known not to run
+        any more. The lease gets a new epoch, so a former writer that was only paused can write no
+        more. Raise `LeaseHeld` and `ConfigError`.
         """
         lease, bound = self._tables.lease, self._tables.feed
         with self._shared("storing a decision") as connection:
-            # The lease before the feed, as in the owner's transactions, so that the two cannot deadlock.
+            # The lease before the feed, as in the owner's transactions, so that the two cannot
+            # deadlock.
             now = connection.execute(select(*self._holder).with_for_update()).one()
             if now.is_held and not is_gone(now.holder):
                 raise LeaseHeld(busy(now.holder))
@@ -328,10 +337,12 @@ class StoredFeed(Stored):
                     f"a consumer of {upstream} ran while its files were compared; nothing was changed. Stop it, and "
                     "run the same command again"
                 )
-            # The new epoch keeps out a writer that was only paused, and whose memory has the files of the former place.
+            # The new epoch keeps out a writer that was only paused, and whose memory has the files
+            # of the former place.
             connection.execute(update(lease).values(holder="", epoch=lease.c.epoch + 1))
             connection.execute(update(bound).values(upstream=new))
-            # All other files have another tag now: their digests, and the marks of files to read again, are forgotten.
+            # All other files have another tag now: their digests, and the marks of files to read
+            # again, are forgotten.
             digests = self._tables.digests
             kept = stored_digests(connection, self._tables)
             if kept:

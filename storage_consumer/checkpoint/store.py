@@ -1,8 +1,9 @@
 """StateStore: everything that the program keeps in the target, apart from rows.
 
-Every transaction of the lease's owner first locks the lease row and checks that it is still ours. Write transactions of tasks do not
-touch that row: each locks its own *slot*, which carries the epoch and the open window. Opening a window updates all slots, and so waits
-for every transaction that is still running. A later transaction of an older window or owner finds the slot changed.
+Every transaction of the lease's owner first locks the lease row and checks that it is still ours.
+Write transactions of tasks do not touch that row: each locks its own *slot*, which carries the
+epoch and the open window. Opening a window updates all slots, and so waits for every transaction
+that is still running. A later transaction of an older window or owner finds the slot changed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from storage_consumer.watch.report import Snapshot, Table
 OLDER_TOO = (STATE_VERSION, *MIGRATED)
 """Versions of a state whose `StateStore.feed` can be read."""
 _OFF = ("0", "OFF", "NONE")
-"""Values of ``read_only`` with which a target takes writes; newer versions of MariaDB have words."""
+"""Values of ``read_only`` with which a target takes writes; newer versions of MariaDB have words.
+"""
 
 
 class StateStore:

@@ -1,7 +1,7 @@
 """Tables as operators see them: what they decide about them and about statements, what copies hold, and which are loaded.
 
-A decision about a statement is read by whoever runs it. One about a table is a row of its own, which the consumer applies to what is
-stored of that table at its next round or start.
+A decision about a statement is read by whoever runs it. One about a table is a row of its own,
+which the consumer applies to what is stored of that table at its next round or start.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ COLUMNS = tuple(copy_values(Copies()))
 
 def copies_in(row: Any) -> Copies:
     """Return what a row with all `COLUMNS` says; columns that an outer join did not find say nothing."""
-    # Most tables have no such record; of ten thousand they are read within each look of the status page.
+    # Most tables have no such record; of ten thousand they are read within each look of the status
+    # page.
     if row.copy_from is None:
         return Copies()
     return Copies(
@@ -98,7 +99,9 @@ class TableRow:
     waits: str = ""
     """What it waits for, by the last report of a writer."""
     reached: int = 0
-    """Commit ts up to which the table is applied, inclusive; of one that is not stopped, its own row may hold an older one."""
+    """Commit ts up to which the table is applied, inclusive; of one that is not stopped, its own
+    row may hold an older one.
+    """
 
     @property
     def shown(self) -> str:
@@ -137,13 +140,15 @@ class StoredDecisions(Stored):
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
         """Apply decisions to what is stored, each once. One that cannot be followed is noted and changes nothing.
 
-        Decisions about tables that are `busy` wait. `tells_time` says whether rows carry their commit-ts.
+        Decisions about tables that are `busy` wait. `tells_time` says whether rows carry their
+        commit-ts.
         """
         waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
         if not self.waiting()[0]:
             return []
         with self._owned("applying a decision about a table") as connection:
-            # Read again, under a lock: an operator may have replaced a decision since the first look.
+            # Read again, under a lock: an operator may have replaced a decision since the first
+            # look.
             made = map(_decision, connection.execute(waits.with_for_update()).all())
             return [
                 self._obeyed(connection, each, tells_time=tells_time) for each in made if each.table_key not in busy
@@ -154,7 +159,8 @@ class StoredDecisions(Stored):
         found = self._judged(connection, decision, tells_time=tells_time, locks=True)
         name = found.table.name
         if not found.refusal:
-            # A copy too may have keys that are new: those of the statements that it contains. So the note of what our last statement left goes.
+            # A copy too may have keys that are new: those of the statements that it contains. So
+            # the note of what our last statement left goes.
             if decision.verb in ("accept-keys", "reload-done"):
                 there = key_of(self._place(connection, found.table))
                 connection.execute(delete(tables.keys).where(tables.keys.c.table_key == there))
@@ -163,7 +169,8 @@ class StoredDecisions(Stored):
                 close_copied(connection, tables, of, decision.at)
         made = tables.table_decisions
         connection.execute(
-            # In the transaction that changes the table: after a crash both are there, or the decision still waits.
+            # In the transaction that changes the table: after a crash both are there, or the
+            # decision still waits.
             update(made).where(made.c.table_key == of).values(obeyed_at=NOW, refusal=found.refusal or None)
         )
         return Obeyed(table=str(name), decision=decision, refusal=found.refusal)
@@ -197,7 +204,8 @@ class StoredDecisions(Stored):
             stored = StoredTable(table_key=of, name=name_in(connection.execute(named).one()))
         else:
             stored = _stored_table(row)
-        # What the verdict needs of the journal is read in the same transaction, so that no statement moves in between.
+        # What the verdict needs of the journal is read in the same transaction, so that no
+        # statement moves in between.
         stored = self._with_statements(connection, stored)
         loads = tables.loads.c
         phase = connection.execute(select(loads.phase).where(loads.table_key == of)).scalar_one_or_none()
@@ -215,7 +223,8 @@ class StoredDecisions(Stored):
         journal, kept = tables.journal.c, tables.structures.c
         same = same_statement(tables.structures, tables.journal)
         query = select(journal.version, journal.query, kept.schema_name, kept.table_name)
-        # A structure without a statement is journaled too, but it is no change that a copy has to hold.
+        # A structure without a statement is journaled too, but it is no change that a copy has to
+        # hold.
         ended = (kept.table_key == table.table_key) & (kept.query != "") & journal.state.in_((DONE, SKIPPED))
         query = query.join_from(tables.structures, tables.journal, same).where(ended)
         resolved = connection.execute(query.order_by(journal.version.desc()).limit(_STRAYS))
@@ -325,7 +334,9 @@ class StoredDecisions(Stored):
 
 
 _STRAYS = 100
-"""More statements than other tables' steps of a cycle of renames ever lie in one table's folder, one after the other."""
+"""More statements than other tables' steps of a cycle of renames ever lie in one table's folder,
+one after the other.
+"""
 
 
 def _stored_tables(tables: StateTables) -> Select[Any]:
@@ -358,8 +369,9 @@ def paused_tables(connection: Connection, tables: StateTables) -> frozenset[str]
 
 
 def _is_paused(tables: StateTables) -> ColumnElement[bool]:
-    # A pause that waits for a statement to end is not stored with its table yet: the table would stand still in memory, and by its
-    # row follow the feed's checkpoint beyond rows that nobody has read.
+    # A pause that waits for a statement to end is not stored with its table yet: the table would
+    # stand still in memory, and by its row follow the feed's checkpoint beyond rows that nobody has
+    # read.
     made = tables.table_decisions.c
     return (made.verb == _STORED_PAUSE) & made.obeyed_at.is_not(None)
 
@@ -386,7 +398,9 @@ class LoadRow:
     ended_at: str = ""
     """When it was refused or cancelled, or when all of its copy was written; empty before that."""
     waits_for: int = 0
-    """The version of a statement that may touch its table and is not known to have ended: the load waits for it; 0 for none."""
+    """The version of a statement that may touch its table and is not known to have ended: the load
+    waits for it; 0 for none.
+    """
 
 
 class StoredLoads(Stored):
@@ -439,7 +453,8 @@ class StoredLoads(Stored):
                 names = {"schema_name": load.name.schema, "table_name": load.name.table}
                 progress = insert(tables.tables).values({"table_key": load.table_key, "checkpoint": 0} | names | new)
                 connection.execute(progress.on_duplicate_key_update(**new))
-                # Before any row of the copy is there, so that a route that changes meanwhile does not go unseen.
+                # Before any row of the copy is there, so that a route that changes meanwhile does
+                # not go unseen.
                 _put_place(connection, tables, load.table_key, (places or {}).get(load.table_key))
                 self._decisions.end_pause(connection, load.table_key)
                 # Now, and not when it ends: by then there may be rows of this very copy.
@@ -500,7 +515,8 @@ class StoredLoads(Stored):
         del values["name"]
         connection.execute(put(self._tables.loads, values))
 
-    # what an operator sees and wants: a running consumer looks at it before its next round, a stopped one when it starts
+    # what an operator sees and wants: a running consumer looks at it before its next round, a
+    # stopped one when it starts
 
     def all(self) -> list[LoadRow]:
         """Return the last load of each table that had one, by name; a state of an older version has none."""

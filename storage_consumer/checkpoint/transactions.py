@@ -1,7 +1,7 @@
 """Transactions on the state in the target, above all those that only the lease's owner can commit; the state schema; and the lease.
 
-`store` says how the lease also fences the rows that tasks write. The schema is created at the first start, and migrated from an older
-version by the first owner after an upgrade.
+`store` says how the lease also fences the rows that tasks write. The schema is created at the first
+start, and migrated from an older version by the first owner after an upgrade.
 """
 
 from __future__ import annotations
@@ -40,18 +40,23 @@ _PUT_BACK = (
     "state alone, statements would run again, and tables without a key get rows twice: restore the tables of the same backup first"
 )
 CHUNK = 1_000
-"""Rows per statement. They are sent beside the statement's text, so that the text is built once for all of them."""
+"""Rows per statement. They are sent beside the statement's text, so that the text is built once for
+all of them.
+"""
 T = TypeVar("T")
 LOCK_WAIT = 10
 """Seconds that the owner waits for a lock before it looks for the holder."""
 _READ_TIMEOUT = 60
 """Seconds that an operator waits for an answer: a lock may be held for long."""
 _CONNECTIONS = 7
-"""Connections kept open once needed: of the round, the lease's renewal, the reports, and four DDL workers. Opening one takes longer than a journal entry."""
+"""Connections kept open once needed: of the round, the lease's renewal, the reports, and four DDL
+workers. Opening one takes longer than a journal entry.
+"""
 
 Role = Literal["owner", "reader", "operator"]
-"""Who opens a state: who has the lease or wants it; who only looks, beside its owner, and sees one moment in each transaction; or who looks and
-stores decisions, with a limit to each answer. The last two ask for no lease.
+"""Who opens a state: who has the lease or wants it; who only looks, beside its owner, and sees one
+moment in each transaction; or who looks and stores decisions, with a limit to each answer. The last
+two ask for no lease.
 """
 
 
@@ -73,7 +78,8 @@ class StateTransactions:
             pool_size=_CONNECTIONS,
             # the same few are used again and again, so that a quiet program needs only those
             pool_use_lifo=True,
-            pool_reset_on_return=None,  # every transaction is a block that commits or rolls back at its end
+            # every transaction is a block that commits or rolls back at its end
+            pool_reset_on_return=None,
         )
         self.epoch = 0
         """The epoch of our lease; 0 before the first one."""
@@ -159,7 +165,8 @@ class StateTransactions:
             yield
         except DBAPIError as error:
             fault = error.orig or error
-            # First: where a table of the state is gone, what was applied is no longer known, and no setting helps.
+            # First: where a table of the state is gone, what was applied is no longer known, and no
+            # setting helps.
             if lost := gone(fault, doing, self.schema):
                 raise lost from error
             if is_denied(fault):
@@ -183,7 +190,8 @@ class StateTransactions:
     def evicting(self, attempt: Callable[[], T], *, unless: Callable[[], T | None]) -> T:
         """Run `attempt`. If it times out on a lock, end the connections of former owners and run it again.
 
-        First ask `unless`: if it returns a true value, return that instead, and end no connection. The same holds if it raises.
+        First ask `unless`: if it returns a true value, return that instead, and end no connection.
+        The same holds if it raises.
         """
         try:
             return attempt()
@@ -218,8 +226,9 @@ def put_all(
 ) -> None:
     """Store rows under their primary keys, in statements of at most `most` rows.
 
-    `instead`: what a column of a row that exists is set to, by its old and its new value; without it, to the new one. A server assigns in the
-    order of the columns in `rows`, and what comes later sees it.
+    `instead`: what a column of a row that exists is set to, by its old and its new value; without
+    it, to the new one. A server assigns in the order of the columns in `rows`, and what comes later
+    sees it.
     """
     for some in batched(rows, most):
         statement = insert(table)
@@ -235,7 +244,8 @@ def put_all(
 def exists(connection: Connection, wanted: Table | Column[Any]) -> bool:
     """Return whether a state table, or a column of one, exists."""
     table, column = (wanted, None) if isinstance(wanted, Table) else (wanted.table, wanted.name)
-    # Of tables wherever that will do: for `columns` MariaDB writes to its disk, which may be full when `status` asks.
+    # Of tables wherever that will do: for `columns` MariaDB writes to its disk, which may be full
+    # when `status` asks.
     kind, more = ("tables", "") if column is None else ("columns", " AND column_name = :called")
     where = f"table_schema = :schema AND table_name = :name{more}"
     query = text(f"SELECT COUNT(*) FROM information_schema.{kind} WHERE {where}")
@@ -285,7 +295,9 @@ _TWO_CHECKPOINTS = 4
 _NOTED_WRITES = 6
 """The first version that notes up to which commit-ts a window may write."""
 _CLOCK = func.timestampdiff(text("MICROSECOND"), text("'1970-01-01'"), NOW)
-"""The least epoch of a lease: whoever still writes to a state that was dropped or put back has a lower one."""
+"""The least epoch of a lease: whoever still writes to a state that was dropped or put back has a
+lower one.
+"""
 
 
 class StateSchema(Stored):
@@ -301,7 +313,8 @@ class StateSchema(Stored):
         Raise `ConfigError` for another bucket's state, or one of a version that cannot be migrated.
         """
         tables = self._tables
-        # Without the lease, whose table may not exist yet. All steps can be done by two processes at the same time.
+        # Without the lease, whose table may not exist yet. All steps can be done by two processes
+        # at the same time.
         with self._shared("creating the state schema") as connection:
             self._refuse_foreign(self._version(connection))
             options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
@@ -319,7 +332,8 @@ class StateSchema(Stored):
                     {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},
                 ),
             ):
-                # The look never waits for a row that another process holds; one may have inserted it since.
+                # The look never waits for a row that another process holds; one may have inserted
+                # it since.
                 if connection.execute(select(table.c.id)).scalar() is None:
                     connection.execute(insert(table).prefix_with("IGNORE").values(row))
             # Again: a program of another version may have created the state since the first look.
@@ -388,7 +402,8 @@ class StateSchema(Stored):
     def migrate(self) -> None:
         """Migrate the tables to our version, as the lease's owner; keep what an interrupted migration has done.
 
-        New columns have defaults: so it is the lease that stops a former owner, and not an error of its statements.
+        New columns have defaults: so it is the lease that stops a former owner, and not an error of
+        its statements.
         """
         doing = "migrating the state schema"
         with self._shared(doing) as connection:
@@ -402,13 +417,15 @@ class StateSchema(Stored):
                 self._alter(connection, table.name, f"ADD COLUMN {definition}", unless=_SAME_COLUMN)
             for table, name in self._tables.removed():
                 self._alter(connection, table.name, f"DROP COLUMN {quote(name)}", unless=_NO_COLUMN)
-        # ALTER TABLE commits, which would release the lock on the lease, so none of it is in this transaction. The version is stored last:
-        # after a crash before it all steps run again, and find what is done.
+        # ALTER TABLE commits, which would release the lock on the lease, so none of it is in this
+        # transaction. The version is stored last: after a crash before it all steps run again, and
+        # find what is done.
         with self._owned(doing) as connection:
             feed, progress, writes = self._tables.feed, self._tables.tables.c, self._tables.writes
             if before < _TWO_CHECKPOINTS:
-                # The feed's one checkpoint left halted tables out: that is the checkpoint of the running tables now, and the other one includes
-                # all. A later version has both already, and this would throw one away.
+                # The feed's one checkpoint left halted tables out: that is the checkpoint of the
+                # running tables now, and the other one includes all. A later version has both
+                # already, and this would throw one away.
                 running = connection.execute(select(feed.c.checkpoint)).scalar_one()
                 own = select(func.min(progress.checkpoint)).where(
                     progress.follows.is_(False), progress.state.not_in((TableState.DROPPED, TableState.EXCLUDED))
@@ -417,8 +434,8 @@ class StateSchema(Stored):
                 lowest = running if behind is None else min(running, behind)
                 connection.execute(update(feed).values(checkpoint=lowest, checkpoint_running=running))
             if before < _NOTED_WRITES:
-                # Nothing tells which tables a job was writing that was killed: any may hold rows up to the storage checkpoint, and none goes
-                # beyond that of its time.
+                # Nothing tells which tables a job was writing that was killed: any may hold rows up
+                # to the storage checkpoint, and none goes beyond that of its time.
                 upto = connection.execute(select(feed.c.storage_checkpoint)).scalar_one()
                 connection.execute(put(writes, {"table_key": EVERY_TABLE, "upto": upto}))
             connection.execute(update(self._tables.version).values(version=STATE_VERSION))
@@ -461,8 +478,9 @@ class StoredLease(Stored):
     def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
         """Try to become the writer for `ttl` seconds. Return "", or the holder who prevents it.
 
-        `dead` is a holder that is known to be gone, so its lease need not run out (fencing protects in any case). A holder that asks
-        again gets a new lease with a higher epoch. A state of an older version is migrated before this returns.
+        `dead` is a holder that is known to be gone, so its lease need not run out (fencing protects
+        in any case). A holder that asks again gets a new lease with a higher epoch. A state of an
+        older version is migrated before this returns.
         """
         free = ("", holder, dead)
         with self._transactions.translated("acquiring the lease"):
@@ -476,9 +494,11 @@ class StoredLease(Stored):
         """Take the lease and return "", or return the holder, not one of `free`, whose unexpired lease prevents it."""
         lease = self._tables.lease
         with self._transactions.engine.begin() as connection:
-            # Under the row's lock, so that of several processes that ask in the same moment one gets it.
+            # Under the row's lock, so that of several processes that ask in the same moment one
+            # gets it.
             row = connection.execute(self._now().with_for_update()).one()
-            # An expired lease is free for anybody; before that, it has to be nobody's, ours, or that of a holder known to be gone.
+            # An expired lease is free for anybody; before that, it has to be nobody's, ours, or
+            # that of a holder known to be gone.
             if row.holder not in free and not row.expired:
                 return str(row.holder)
             # No epoch comes twice, though the state may have been restored from a backup.
@@ -527,7 +547,8 @@ class StoredLease(Stored):
     def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:
         """Fence off everything older and return the id of the new window; `partitions` slots are ready then.
 
-        `writes`: table key → the commit-ts up to which the window may write rows that are visible before the table's checkpoint moves.
+        `writes`: table key → the commit-ts up to which the window may write rows that are visible
+        before the table's checkpoint moves.
         """
         with self._transactions.translated(_OPENING):
             return self._transactions.evicting(
@@ -542,7 +563,8 @@ class StoredLease(Stored):
     def _open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int]) -> int:
         feed, slots = self._tables.feed, self._tables.slots
         with self._transactions.engine.begin() as connection:
-            # Slots before the lease: this may wait for a task, and the lease must be renewed meanwhile.
+            # Slots before the lease: this may wait for a task, and the lease must be renewed
+            # meanwhile.
             connection.execute(select(slots.c.slot).with_for_update()).all()
             self._transactions.check_owner(connection, _OPENING)
             connection.execute(
@@ -552,7 +574,8 @@ class StoredLease(Stored):
                 )
             )
             window_id = connection.execute(select(feed.c.window_id)).scalar_one()
-            # Slots are only added, and numbered without a gap from -SERIAL_SLOTS on: their count shows which are missing.
+            # Slots are only added, and numbered without a gap from -SERIAL_SLOTS on: their count
+            # shows which are missing.
             there = connection.execute(select(func.count()).select_from(slots)).scalar_one()
             wanted = partitions + SERIAL_SLOTS
             # New slots begin as closed; the UPDATE below opens them together with the old ones.
@@ -562,7 +585,8 @@ class StoredLease(Stored):
                 connection.execute(insert(slots), missing)
             fresh = {"epoch": self.epoch, "window_id": window_id, "attempt": "", "finished": False}
             connection.execute(update(slots).values(fresh))
-            # A note only grows: after a job that failed it stays beyond the table's checkpoint, whatever range a later job has.
+            # A note only grows: after a job that failed it stays beyond the table's checkpoint,
+            # whatever range a later job has.
             notes = ({"table_key": key, "upto": upto} for key, upto in writes.items())
             put_all(connection, self._tables.writes, notes, upto=larger)
         self._transactions.note_stored(window_id, 0, storage_checkpoint)

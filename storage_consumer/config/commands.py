@@ -1,4 +1,4 @@
-"""The commands that messages name, to be pasted: with the settings that were given, and without secrets."""
+"""Commands in messages, to be pasted, with the given settings and without secrets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def reaching(downstream: Downstream) -> list[str]:
 
 
 def command(text: str, downstream: Downstream) -> str:
-    """Return a command that reaches this target. `text`: its words before the flags that do, quoted for a shell."""
+    """Return a command that reaches this target; `text`: its words before those flags, quoted."""
     return f"{PROGRAM} {text} {shlex.join(reaching(downstream))}"
 
 
@@ -67,7 +67,7 @@ def run_command(config: Config, *more: str) -> str:
 
 
 def given_again(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield the flags that give these options again, by keyword, but for what leads to the target, see `reaching`."""
+    """Yield flags for these keyword options, without those to the target; see `reaching`."""
     for option in OPTIONS:
         value = options.get(option.keyword) if option.flag and option.name not in _ELSEWHERE else None
         flag = f"--{option.name}"

@@ -12,7 +12,7 @@ from storage_consumer.errors import ConfigError
 _PLACE = ("endpoint", "region", "force-path-style", "account-name")
 """Parameters of a store that say where its server is."""
 TIME_ZONE = "time-zone"
-"""The parameter for the zone of TIMESTAMP values: an export says it nowhere, unless its SQL files begin with it."""
+"""Parameter for the zone of TIMESTAMPs: of exports, only SQL files may begin with theirs."""
 _DIALECTS = {"default": "raw", "snowflake": "hex", "redshift": "hex", "bigquery": "base64"}
 _TEXTS = ("csv-separator", "csv-delimiter", "csv-null-value", "csv-line-terminator")
 _OF_STORES = frozenset[str]().union(*STORE_PARAMETERS.values())
@@ -22,9 +22,10 @@ _PARAMETERS = OF_DUMPLING | _OF_STORES | {TIME_ZONE}
 
 
 def export_origin(uri: str, bucket: Upstream) -> Upstream:
-    """Return the store of an export, and how it was written as far as its URI says it; raise `ConfigError`.
+    """Return an export's store, and its format as its URI says; raise `ConfigError`.
 
-    It is read with the bucket's credentials. In the same kind of store it is on the bucket's server unless its URI names another one.
+    It is read with the bucket's credentials. In the same kind of store it is on the bucket's server
+    unless its URI names another one.
     """
     parsed = parse_export(uri)
     origin = Upstream(
@@ -47,7 +48,7 @@ def export_origin(uri: str, bucket: Upstream) -> Upstream:
 
 
 def parse_export(text: str) -> Uri:
-    """Parse the URI of an export; raise `ConfigError` for anything that cannot be read, and for a secret.
+    """Parse an export's URI; raise `ConfigError` if it is unreadable or has a secret.
 
     The URI is stored with the load, and shown.
     """
@@ -67,7 +68,7 @@ def parse_export(text: str) -> Uri:
 
 
 def with_time_zone(uri: str, zone: str) -> str:
-    """Return the URI of an export with the zone of its TIMESTAMP values; raise `ConfigError` if it has another one already."""
+    """Return an export's URI with its TIMESTAMPs' zone; raise `ConfigError` for two zones."""
     parsed = parse_export(uri)
     if not zone:
         return uri

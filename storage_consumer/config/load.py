@@ -1,4 +1,4 @@
-"""Turn options, URIs, environment and TOML files into settings: everything is checked here, before anything is touched."""
+"""Turn options, URIs, environment and TOML into settings, checking all before any action."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ _ADDRESS = re.compile(r"https?://[^\s'\"/]+([^\s'\"|;<>]*)")
 _SECRET_PATH = 16
 """Characters from which the path of an address may be a secret; a shorter one could be any word."""
 CSV_KEYWORDS: tuple[str, ...] = CsvOptions.__slots__
-"""The options that are fields of `CsvOptions`. A changefeed file with a ``[sink]`` table gives them all: what it omits has TiCDC's default."""
+"""Options in `CsvOptions`. A changefeed file with ``[sink]`` gives all, by TiCDC's defaults."""
 FORMAT_KEYWORDS = ("protocol", *CSV_KEYWORDS, "enable_tidb_extension")
 """The options without which data files cannot be read."""
 _SHOWN_BY_PATHS = ("date_separator", "enable_partition_separator", "tz")
-"""Options that need not be given: each path shows the first two, and the last matters only for TIMESTAMP columns."""
+"""Options that may be missing: paths show the first two, TIMESTAMPs alone need the last."""
 _MOVING = frozenset(
     (
         *("all", "all dml", "insert", "update", "delete"),
@@ -76,7 +76,7 @@ _MOVING = frozenset(
         *("truncate table partition", "drop table partition", "exchange table partition"),
     )
 )
-"""Events that change which rows there are; a structure that changes without its statement is noticed where it is read."""
+"""Events that change which rows there are; silent structural changes show when it is read."""
 _EXPRESSIONS = (
     *("ignore-insert-value-expr", "ignore-update-old-value-expr", "ignore-update-new-value-expr"),
     *("ignore-delete-value-expr", "ignore-update-only-columns"),
@@ -104,7 +104,7 @@ class Loaded:
     notices: tuple[str, ...] = ()
     """Settings that were accepted without effect, or assumed: to be logged once at the start."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Keyword of a format option → who gave it; options that are missing here have to be inferred before a file is read."""
+    """Keyword of a format option → who gave it; missing ones are inferred before files are read."""
     source: Server | None = None
     """Of which server a new feed makes an export; None for none."""
     raw_updates: str = ""
@@ -112,11 +112,11 @@ class Loaded:
 
     @property
     def unset(self) -> tuple[str, ...]:
-        """Keywords of the format options that matter and were not given; `config` holds a placeholder for each."""
+        """Keywords of format options that matter and were not given; `config` has placeholders."""
         return _unset(self.config.upstream, self.origins)
 
     def completed(self, upstream: Upstream, inferred: Mapping[str, str]) -> Loaded:
-        """Return the same with the bucket's settings, completed by `inferred` (keyword → evidence); raise `ConfigError`."""
+        """Return the settings completed by `inferred` (keyword → evidence); raise `ConfigError`."""
         _require_commit_ts(upstream)
         _refuse_lost_keys(upstream, self.raw_updates)
         # What was given keeps its origin: nothing that is inferred replaces it.
@@ -136,10 +136,12 @@ class Loaded:
 def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: bool = True) -> Loaded:
     """Return the settings that these options and this environment give.
 
-    `options` are the keywords of `Consumer` (which are the flags with underscores); None counts as not given.
-    Precedence: flag or keyword, then URI parameter, then environment variable, then TOML file, then default.
-    Without `target`, settings of the target are ignored. Raises `ConfigError`, whose message names the place, the value (never
-    a secret) and the remedy. Opens no connection. From here on no message shows a secret of theirs.
+    `options` are the keywords of `Consumer` (which are the flags with underscores); None counts as
+    not given. Precedence: flag or keyword, then URI parameter, then environment variable, then TOML
+    file, then default.
+    Without `target`, settings of the target are ignored. Raises `ConfigError`, whose message names
+    the place, the value (never a secret) and the remedy. Opens no connection. From here on no
+    message shows a secret of theirs.
     """
     sources = Sources(options, environ, target=target)
     zone, notices = sources.find("tz"), list[str]()
@@ -175,7 +177,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         source = load_source(uri, sources.find("source_password_file").value or None, password, downstream)
     # Also what the stores' own clients take from the environment: their errors may quote it.
     _hide(*secrets.texts(), *environment_secrets(environ))
-    # So may a command quote an address, and a path that may be a secret, as those of chat services are.
+    # A command may quote an address, and a path that is a secret, as chat services' are.
     for found in _ADDRESS.finditer(" ".join(program.on_halt)):
         _hide(found[0], *([found[1]] if len(found[1]) >= _SECRET_PATH else []))
     loading = _loading(sources)
@@ -206,7 +208,7 @@ def _hide(*texts: str) -> None:
 
 
 def load_target(options: Mapping[str, object], environ: Mapping[str, str]) -> Server:
-    """Return the target, for commands that need no bucket; hide its secrets as `load` does. Raise `ConfigError`."""
+    """Return the target, hiding secrets as `load` does, without a bucket; raise `ConfigError`."""
     sources = Sources(options, environ, target=True, bucket=False)
     password = _password(sources)
     _hide(password, *environment_secrets(environ))
@@ -216,10 +218,10 @@ def load_target(options: Mapping[str, object], environ: Mapping[str, str]) -> Se
 def load_source(
     uri: str, password_file: str | None, environ: Mapping[str, str], target: Downstream, *, frozen: bool = False
 ) -> Server:
-    """Return the source, whose URI has the form of the target's; hide its secrets as `load` does. Raise `ConfigError`.
+    """Return the source, by a URI like the target's, hiding secrets; raise `ConfigError`.
 
-    `target`: whether its certificate is checked counts for the source too. `frozen`: whether nothing writes to the source; else it has to be a
-    TiDB, which can be read as of a commit-ts.
+    `target`: whether its certificate is checked counts for the source too. `frozen`: whether
+    nothing writes to the source; else it has to be a TiDB, which can be read as of a commit-ts.
     """
     scheme = uri.partition(":")[0].lower().removesuffix("+ssl")
     if scheme != "tidb" and not frozen:
@@ -246,19 +248,21 @@ def load_source(
 
 
 def load_carried(options: Mapping[str, object], environ: Mapping[str, str]) -> CarriedColumns:
-    """Return which columns the rows of the feed carry, for commands that need no bucket. Raises `ConfigError`."""
+    """Return which columns the feed's rows carry, without a bucket; raise `ConfigError`."""
     return _carried(Sources(options, environ, target=False, bucket=False))
 
 
 def _upstream(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, str]]:
     """Return the bucket, and for each format option that was given: keyword → who gave it.
 
-    An option that was not given has TiCDC's default in the record, which must not be relied on. Raises `ConfigError`.
+    An option that was not given has TiCDC's default in the record, which must not be relied on.
+    Raises `ConfigError`.
     """
     carried = _carried(sources)
     given = {keyword: sources.find(keyword) for keyword in FORMAT_KEYWORDS}
     given |= {keyword: sources.find(keyword) for keyword in _SHOWN_BY_PATHS}
-    # A changefeed's file is complete: a CSV option that it leaves out has TiCDC's default, and need not be inferred.
+    # A changefeed's file is complete: a CSV option that it leaves out has TiCDC's default, and need
+    # not be inferred.
     sinks = (each.source for each in sources.documents if isinstance(each.content.get("sink"), Mapping))
     if sink := next(sinks, ""):
         silent = f"{sink}: TiCDC's default"
@@ -267,7 +271,7 @@ def _upstream(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, 
             for keyword in CSV_KEYWORDS
         }
     days, _ = _of_writer(sources, "file-expiration-days", parsers.integer(low=0, high=100_000))[0]
-    # TiCDC deletes only with daily folders. If that was not given, the bucket may have a folder for each day.
+    # TiCDC deletes only with daily folders; if unknown, the bucket may have them.
     days_kept = int(str(days or 0)) if given["date_separator"].value in (None, "day") else 0
     upstream = Upstream(
         **place_of(sources.upstream),
@@ -288,7 +292,7 @@ def _upstream(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, 
 
 
 def _unset(upstream: Upstream, origins: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keywords of the format options that matter for this protocol and were not given."""
+    """Return keywords of format options that matter for this protocol and were not given."""
     # Which options matter depends on the protocol, so without it all of them do.
     if "protocol" not in origins:
         return tuple(keyword for keyword in FORMAT_KEYWORDS if keyword not in origins)
@@ -320,7 +324,10 @@ def _require_commit_ts(upstream: Upstream) -> None:
 
 
 def _of_writer(sources: Sources, name: str, parse: Parser) -> list[tuple[object, str]]:
-    """Return what URI and file say of a setting that only TiCDC takes, and where, None for nothing; raise `ConfigError`."""
+    """Return URI's and file's value of TiCDC's own setting and its place; raise `ConfigError`.
+
+    None if neither has one.
+    """
     value, source = sources.settings.get(f"sink.cloud-storage-config.{name}", (None, ""))
     given = [
         (sources.upstream.parameters.get(name) or None, f"--upstream-uri: parameter `{name}`"),
@@ -336,9 +343,10 @@ def _of_writer(sources: Sources, name: str, parse: Parser) -> list[tuple[object,
 
 
 def _refuse_lost_keys(upstream: Upstream, raw_updates: str) -> None:
-    """Raise `ConfigError` if an update that changes a key would carry only the new key, so that the old row would stay.
+    """Raise `ConfigError` if updates of a key carry only the new one: old rows would stay.
 
-    `raw_updates`: who configured TiCDC not to split such updates. Canal-json carries the row before the update anyway.
+    `raw_updates`: who configured TiCDC not to split such updates. Canal-json carries the row before
+    the update anyway.
     """
     if raw_updates and upstream.protocol == "csv" and not upstream.csv.output_old_value:
         raise ConfigError(
@@ -370,7 +378,7 @@ def _carried(sources: Sources) -> CarriedColumns:
 
 
 def _left_out(sources: Sources) -> Iterator[LeftOut]:
-    """Yield the changes that TiCDC leaves out when it writes, as far as they decide which rows a table has."""
+    """Yield changes that TiCDC leaves out when it writes, if they decide which rows exist."""
     for document in sources.documents:
         filters = document.content.get("filter")
         if document.source in sources.elsewhere or not isinstance(filters, Mapping):
@@ -435,7 +443,7 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
 
 
 def _selecting(sources: Sources, state_schema: str) -> Selecting:
-    """Return our own filter and routes; raise `ConfigError` if they name a database that the target reserves."""
+    """Return our filter and routes; raise `ConfigError` for a database that the target reserves."""
     filtered, routed = sources.find("filter"), sources.find("route")
     selecting = Selecting(rules=filtered.value, event_filters=sources.find("event_filter").value, routes=routed.value)
     if fault := routed_to_reserved(selecting, state_schema):
@@ -487,8 +495,12 @@ def _loading(sources: Sources) -> Loading:
 
 
 def _password(sources: Sources) -> str:
-    """Return the password: from keyword or flag, else the URI, else the environment, else another URI, else the file that environment or TOML name."""
-    # The caller's own words first: a file that a flag names outranks the password in the URI, and was read already.
+    """Return the password of the first: keyword or flag, URI, environment, other URI, file.
+
+    The file is the one that environment or TOML name.
+    """
+    # The caller's own words first: a file that a flag names outranks the password in the URI, and
+    # was read already.
     if sources.options.get("downstream_password") is not None:
         return str(sources.find("downstream_password").value)
     if sources.downstream is not None and sources.downstream.password is not None:
@@ -502,7 +514,7 @@ def _password(sources: Sources) -> str:
 
 
 def _password_in_uri(sources: Sources) -> tuple[str | None, str]:
-    """Return the password in the target's URI, or in one of lower rank for the same account, and where it was given.
+    """Return the password in the target's URI, or a lesser one's of that account, and its place.
 
     So a command may name the account, and leave the password where it is.
     """
@@ -542,7 +554,7 @@ def _notices(sources: Sources) -> Iterator[str]:
 
 
 def _file_notices(sources: Sources) -> Iterator[str]:
-    # Whatever is neither read here nor shown by the files themselves has no effect, and that is said.
+    # Whatever is neither read here nor shown by the files has no effect: say so.
     used = {option.toml_key for option in OPTIONS}
     used |= {REFUSED} | OF_THE_WRITER | SELECTORS
     for document in sources.documents:

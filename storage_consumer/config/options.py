@@ -1,8 +1,9 @@
-"""The one table of options: flags, keywords and their types, environment variables, TOML keys, URI parameters, help and pages come from it.
+"""The one table of options: flags, keywords, types, environment, TOML, URIs, help and pages.
 
-Each field of `Options` is an option: its name is the keyword, its type what a keyword may be, and the annotations say the rest: a
-text is the help, a mapping has fields of `Option`. A field without help is another name of the one before it. A default that
-stands in a record of the settings under the same name is not repeated here.
+Each field of `Options` is an option: its name is the keyword, its type what a keyword may be, and
+the annotations say the rest: a text is the help, a mapping has fields of `Option`. A field without
+help is another name of the one before it. A default that stands in a record of the settings under
+the same name is not repeated here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     """Other names of the flag."""
     toml: str | None = None
-    """Dotted key in the TOML file; None: the flag's name under ``[consumer]``; empty: not in the file at all."""
+    """Dotted key in TOML; None: the flag's name under ``[consumer]``; empty: not in the file."""
     uri: tuple[Literal["upstream", "downstream"], str] | None = None
     """The URI parameter that sets the same option."""
     flag: bool = True
@@ -62,7 +63,8 @@ class Option:
     hint: str = ""
     """Where a value is found, for the message about a wrong one."""
     escapes: bool = False
-    """Whether ``\\t``, ``\\r``, ``\\n`` and ``\\xNN`` mean these characters; not in TOML, which has escapes of its own."""
+    """Whether ``\\t``, ``\\r``, ``\\n`` and ``\\xNN`` are escapes, but not in TOML, with its own.
+    """
 
     @property
     def name(self) -> str:
@@ -97,7 +99,7 @@ class Option:
 
 
 def words_of(metavar: str) -> tuple[str, ...]:
-    """Return the values to choose from; empty if any may be given. Words in capitals stand for values."""
+    """Return the values to choose from, or none for any; capitals stand for values."""
     return tuple(metavar.split("|")) if "|" in metavar and metavar.islower() else ()
 
 
@@ -119,7 +121,7 @@ Signs = Annotated[str | None, {"parse": parsers.raw_text, "escapes": True}, _INF
 
 
 class Options(TypedDict, total=False):
-    """What `Consumer` takes. None counts as not given; a text means what it means on the command line."""
+    """What `Consumer` takes; None is not given, a text means the same as on the command line."""
 
     upstream_uri: Annotated[
         Address,
@@ -480,7 +482,7 @@ class Options(TypedDict, total=False):
 
 
 def _table() -> dict[str, Option]:
-    """Return keyword → option, in the order of `Options`; other names of an option are keywords as well."""
+    """Return keyword → option, in the order of `Options`; aliases are keywords as well."""
     records = (Upstream, CsvOptions, Downstream, Tuning, Monitoring, Limits, Loading)
     defaults = {each.name: each.default for record in records for each in fields(record) if each.default is not MISSING}
     found: dict[str, dict[str, Any]] = {}

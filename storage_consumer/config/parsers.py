@@ -1,4 +1,4 @@
-"""Texts to values: each function takes what a flag, an environment variable, a TOML file or a keyword gave, or raises ValueError.
+"""Texts to values: functions that parse flags, variables, TOML, keywords, or raise ValueError.
 
 The message of the ValueError says what was expected; the caller adds where the value was given.
 """
@@ -50,11 +50,11 @@ class Document:
     content: Mapping[str, object]
     """The settings by the keys of the TOML file."""
     printed: bool = False
-    """Whether TiCDC printed it as JSON: it then shows every setting, with those that nobody chose."""
+    """Whether TiCDC printed it as JSON, with every setting, even those that nobody chose."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean `x`?"`` for the nearest known name, or an empty text if none is near."""
+    """Return ``"; did you mean `x`?"`` for the nearest known name, or an empty text."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean `{near[0]}`?" if near else ""
 
@@ -76,7 +76,7 @@ def raw_text(value: object) -> str:
 
 
 def command(value: object) -> tuple[str, ...]:
-    """Return the words of a command, split as a shell would; no message quotes them, since they may hold a secret."""
+    """Split a command into words as a shell would; no message quotes them: maybe secrets."""
     if value == ():
         return ()
     if isinstance(value, list):
@@ -109,7 +109,7 @@ def filled_texts(value: object) -> tuple[str, ...]:
 
 
 def unescaped(value: object) -> object:
-    r"""Return the value, with ``\t``, ``\r``, ``\n`` and ``\xNN`` in a text replaced by their characters; other backslashes stay."""
+    r"""Replace ``\t``, ``\r``, ``\n`` and ``\xNN`` in a text; other backslashes stay."""
     if not isinstance(value, str):
         return value
     return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1]) or chr(int(match[1][1:], 16)), value)
@@ -154,7 +154,7 @@ def integer(*, low: int, high: int) -> Parser:
 
 
 def seconds_of(value: object) -> float:
-    """Return the seconds of a duration like ``2s``, ``1h30m`` or ``100ms``; a bare number (not a text) counts seconds."""
+    """Return the seconds of a duration: ``2s``, ``1h30m``, ``100ms`` or a bare number."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if value < 0 or not math.isfinite(value):
             raise ValueError(f"a duration must be finite and not negative: {value!r}")
@@ -199,7 +199,7 @@ def choice(*words: str) -> Parser:
 
 
 def schema_name(value: object) -> str:
-    """Return the name of a schema of our own: letters, digits, ``_`` and ``$``, and not one of the server's schemas."""
+    """Return our own schema's name: letters, digits, ``_``, ``$``, and no server's schema."""
     given = text(value)
     if not _IDENTIFIER.fullmatch(given) or is_system(given):
         raise ValueError(
@@ -209,7 +209,7 @@ def schema_name(value: object) -> str:
 
 
 def listen_address(value: object) -> str:
-    """Return where to listen as ``host:port``; without a host that is this machine alone. An empty text means nowhere."""
+    """Return where to listen as ``host:port``, this machine by default; empty: nowhere."""
     # TOML and keywords may give the port as a number.
     given = str(value) if isinstance(value, int) and not isinstance(value, bool) else text(value).strip()
     if not given:
@@ -248,7 +248,7 @@ def recent_instant(value: object, *, is_end: bool = False) -> int:
 
 
 def config_paths(value: object) -> object:
-    """Return the items of ``config``: paths or mappings, one or several (a later one adds to and overrides the earlier)."""
+    """Return the items of ``config``: paths or mappings, one or several; later ones override."""
     items = value if isinstance(value, (list, tuple)) else [value]
     for item in items:
         if not isinstance(item, (str, Path, Mapping, Document)) or item == "":
@@ -259,7 +259,7 @@ def config_paths(value: object) -> object:
 
 
 def time_zone(value: object) -> str:
-    """Return a zone as ``Area/City``, ``UTC`` or ``+08:00``; ``System`` stays ``System``, for the caller to resolve."""
+    """Return a zone: ``Area/City``, ``UTC``, ``+08:00``, or ``System``, which callers resolve."""
     given = text(value).strip()
     if given.lower() == "system":
         return "System"
@@ -285,7 +285,7 @@ def time_zone(value: object) -> str:
 
 
 def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
-    """Return the host's zone name: from ``TZ``, ``/etc/timezone`` or the target of ``/etc/localtime``; ValueError if unnamed."""
+    """Return the host's zone from ``TZ``, ``/etc/timezone``, ``/etc/localtime``, or ValueError."""
     # POSIX allows a colon before the name.
     candidates = [environ.get("TZ", "").lstrip(":")]
     named = etc / "timezone"
@@ -310,9 +310,9 @@ _SYSTEM = frozenset(
         *("tidb_cdc", "lightning_task_info", "lightning_metadata", "dm_heartbeat"),
     )
 )
-"""Names of MySQL and MariaDB, of TiDB, and of the tools around TiDB: TiCDC never replicates a database of these names."""
+"""Databases of MySQL, MariaDB, TiDB and TiDB's tools, which TiCDC never replicates."""
 _PREFIXES = ("#mysql50#", "__tidb_br_temporary_")
-"""Prefixes: of MySQL and MariaDB for a folder by its name on disk, and of BR for its copies of system schemas."""
+"""Prefixes: MySQL's and MariaDB's for a folder by its name on disk; BR's for system copies."""
 _LETTERS = str.maketrans({"ß": "s", "\u0131": "i"})
 _UNSEEN = frozenset(("Mn", "Me", "Cf", "Cc"))
 """Categories of characters that some collation ignores: accents, joiners, direction marks."""
@@ -321,8 +321,9 @@ _UNSEEN = frozenset(("Mn", "Me", "Cf", "Cc"))
 def spelling(name: str) -> str:
     """Return one text for all spellings of a name that a server may find equal.
 
-    Servers compare database names with case, without it, or by a collation of information_schema, which may ignore accents, width
-    and trailing spaces. This text ignores all of that, so two names that differ in it are different on every server.
+    Servers compare database names with case, without it, or by a collation of information_schema,
+    which may ignore accents, width and trailing spaces. This text ignores all of that, so two names
+    that differ in it are different on every server.
     """
     if name.isascii():
         return name.lower().rstrip()
@@ -331,13 +332,16 @@ def spelling(name: str) -> str:
 
 
 def is_system(schema: str) -> bool:
-    """Return whether a server, or a tool beside it, keeps its own tables in a database of this name."""
+    """Return whether a server, or a tool beside it, keeps its own tables in this database."""
     plain = spelling(schema)
     return plain in _SYSTEM or plain.startswith(_PREFIXES)
 
 
 def why_reserved(schema: str, state_schema: str) -> str:
-    """Return whose name this database has on the target, and the remedy that only its owner has; empty if tables may use the name."""
+    """Return whose reserved database this is, with the remedy, or empty.
+
+    Only its owner has a remedy; tables may use every other name.
+    """
     if spelling(schema) == spelling(state_schema):
         return (
             f"has the name of the state schema {state_schema}, in which this program keeps its progress "

@@ -1,13 +1,16 @@
-"""Files and folders in which nobody else can look or write: a process's own folder, secrets for workers, compiled code.
+"""Private files and folders: a process's own folder, workers' secrets, compiled code.
 
-A process's own folder is in memory if possible, for sockets and for anything that no other user may see. It is removed when the process ends.
-If a process is killed, the next one of the same user removes its folder: each process holds a lock on its folder for as long as it lives,
-so that nobody removes the folder of a living one.
+A process's own folder is in memory if possible, for sockets and for anything that no other user may
+see. It is removed when the process ends. If a process is killed, the next one of the same user
+removes its folder: each process holds a lock on its folder for as long as it lives, so that nobody
+removes the folder of a living one.
 
-Secrets go to workers in a file that only this user can read, never in a closure, a broadcast or a Spark property. The file is in memory and in
-no folder. The driver holds it open, and workers open it through the driver's entry in /proc, which is open to processes of the same user
-only. So nothing of it remains when the driver ends, however it ends. On systems without such files, the file is in the driver's own folder.
-An executor on another machine has neither; it uses the environment variables that the program itself reads.
+Secrets go to workers in a file that only this user can read, never in a closure, a broadcast or a
+Spark property. The file is in memory and in no folder. The driver holds it open, and workers open
+it through the driver's entry in /proc, which is open to processes of the same user only. So nothing
+of it remains when the driver ends, however it ends. On systems without such files, the file is in
+the driver's own folder. An executor on another machine has neither; it uses the environment
+variables that the program itself reads.
 """
 
 from __future__ import annotations
@@ -35,10 +38,10 @@ _PREFIX = "storage-consumer-"
 CODE_VARIABLE = "NUMBA_CACHE_DIR"
 _REMEDY = f"remove the write permission of other users (chmod go-w), or set {CODE_VARIABLE} to another folder"
 MARK = "removed-with-its-process"
-"""A file that distinguishes it from a folder of the user's own with a similar name, such as a clone of this repository."""
+"""A file that tells it from a user's folder of a similar name, as a clone of this repository."""
 _LINK = "leftover-"
 LONGEST = 60
-"""Upper limit of its path in characters: a socket in it, with a name of 42, has to stay below 108."""
+"""Most characters of its path: a socket in it, named by 42, has to stay below 108."""
 _OF_SPARK = "spark-"
 """Prefix of the folders that are noted for Spark's JVM."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -46,13 +49,13 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def own_folder() -> Path:
-    """Return the folder of this process, mode 0700; the same at each call. Raise `OSError` if none can be created."""
+    """Return this process's folder, mode 0700, always the same; raise `OSError` without one."""
     # By the process: a child that was forked gets a folder of its own.
     return _folder_of(os.getpid())
 
 
 def remove_later(folder: Path) -> None:
-    """Note a folder of Spark's JVM. This process removes it at its end; after kill -9 the next one does."""
+    """Have this process remove a folder of Spark's JVM at its end; after kill -9 the next does."""
     (own_folder() / f"{_LINK}{folder.name}").symlink_to(folder)
 
 
@@ -73,13 +76,14 @@ def _folder_of(process: int) -> Path:
     made = (_made(parent) for parent in parents)
     # As the last resort any place will do: mode 0700 still keeps others out of the folder itself.
     folder = next(filter(None, made), None) or _locked(Path(tempfile.mkdtemp(prefix=_PREFIX)))
-    # With the number of the process: a child that is forked runs this too, and must leave the folder to its parent.
+    # With the number of the process: a child that is forked runs this too, and must leave the
+    # folder to its parent.
     atexit.register(_remove, process, folder)
     return folder
 
 
 def _made(parent: Path) -> Path | None:
-    """Create the folder and lock it; return None if it can't be there, or if its place cannot be trusted."""
+    """Create and lock the folder; return None if it cannot exist, or its place is untrusted."""
     while True:
         try:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
@@ -88,13 +92,15 @@ def _made(parent: Path) -> Path | None:
         if len(str(folder)) > LONGEST or writers_of(folder):
             folder.rmdir()
             return None
-        if _locked(folder).exists():  # else another process took it for left behind before it was locked
+        # else another process took it for left behind before it was locked
+        if _locked(folder).exists():
             return folder
 
 
 def _locked(folder: Path) -> Path:
     """Lock a folder for as long as this process lives, then mark it; return it."""
-    with suppress(OSError):  # removed, or a file system without locks, where nobody else gets one either
+    # removed, or a file system without locks, where nobody else gets one either
+    with suppress(OSError):
         # The handle is never closed: the lock lasts until the process ends, even if it is killed.
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -108,7 +114,7 @@ def _remove_left(parent: Path) -> None:
     """Remove the folders of processes that are gone, with the folders they noted."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError), _opened(folder) as handle:
-            # A process that lives holds the lock, so only a folder that was left behind can be locked here.
+            # A living process holds the lock: only an abandoned folder can be locked here.
             if os.fstat(handle).st_uid == os.geteuid() and (folder / MARK).exists():
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove_all(folder)
@@ -149,16 +155,18 @@ def remove_noted(folder: Path) -> None:
 
 
 def writers_of(folder: Path) -> str:
-    """Return who else could change the content of `folder`, as a sentence that names the place; empty if nobody can.
+    """Return who else could change what is in `folder`, with the place; empty if nobody.
 
     It is checked as ssh checks its keys, since code that is loaded from there runs with our rights.
 
-    `folder` contains no symbolic link (see `Path.resolve`). The folder, everything in it and each folder above it must belong to
-    this user or root, and no other user may write to it. A folder above it may be open to all if it is sticky, as /tmp is: nobody
-    else can rename or remove our files there. Within a folder that nobody else may enter, only owners count. A missing folder is no
-    reason; check again once it was created.
+    `folder` contains no symbolic link (see `Path.resolve`). The folder, everything in it and each
+    folder above it must belong to this user or root, and no other user may write to it. A folder
+    above it may be open to all if it is sticky, as /tmp is: nobody else can rename or remove our
+    files there. Within a folder that nobody else may enter, only owners count. A missing folder is
+    no reason; check again once it was created.
     """
-    # From the root downwards: whoever may write to a folder above can put something else in the place of those below.
+    # From the root downwards: whoever may write to a folder above can put something else in the
+    # place of those below.
     for place in (*reversed(folder.parents), folder):
         try:
             found = place.lstat()
@@ -197,7 +205,8 @@ def _reason(place: Path, found: os.stat_result, *, open_allowed: bool) -> str:
 def place_of_code(chosen: str, *below: str) -> Path | None:
     """Return the folder for compiled code, which may not exist yet; None if this user has no home.
 
-    `chosen`: the user's choice, else it is in their cache folder. `below`: the last parts of its path.
+    `chosen`: the user's choice, else it is in their cache folder. `below`: the last parts of its
+    path.
     """
     try:
         parent = Path(chosen or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).resolve()
@@ -207,7 +216,7 @@ def place_of_code(chosen: str, *below: str) -> Path | None:
 
 
 def make_place(folder: Path) -> bool:
-    """Create a folder and its missing parents, each for this user only; return whether it exists."""
+    """Create a folder and missing parents, for this user only; return whether it exists."""
     try:
         # One by one, the outermost first: mkdir itself would make the parents with the usual mode.
         for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
@@ -242,7 +251,7 @@ VARIABLES: Mapping[str, str] = {
     "sas_token": "AZURE_STORAGE_SAS_TOKEN",
     "password": PASSWORD_VARIABLE,
 }
-"""Field of `Secrets` → the environment variable that gives it to an executor; the bucket's may also come in the URI."""
+"""`Secrets` field → an executor's environment variable; a URI may give the bucket's too."""
 
 
 def write_secrets(secrets: Secrets) -> str:
@@ -250,13 +259,14 @@ def write_secrets(secrets: Secrets) -> str:
     content = json.dumps({field.name: getattr(secrets, field.name) for field in fields(secrets)}).encode()
     process, name = Path(f"/proc/{os.getpid()}"), f"{_NAME}{uuid.uuid4().hex}"
     try:
-        # No program that is started from here inherits the handle. Workers open its path instead, and the kernel checks whose they are.
+        # No program that is started from here inherits the handle. Workers open its path instead,
+        # and the kernel checks whose they are.
         handle = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         path = f"{process}/fd/{handle}"
         try:
             os.fchmod(handle, 0o600)
             os.write(handle, content)
-            # Seal the content: every worker that opens the file could otherwise change it for the others.
+            # Sealed: every worker that opens the file could otherwise change it for the others.
             fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
             if (process / "fd").stat().st_uid != os.geteuid() or not _holds(path, name):
                 raise PermissionError(path)  # other processes would be refused
@@ -272,15 +282,15 @@ def write_secrets(secrets: Secrets) -> str:
 
 
 def _holds(path: str, name: str) -> bool:
-    """Return whether a process's entry leads to the file in memory with this name: after the process ended, it may be anything."""
+    """Return whether a process's entry is the memory file of this name, not one reused."""
     with suppress(OSError):
-        # Process ids and descriptors are reused, so the path alone proves nothing; the name is random.
+        # Process ids and descriptors are reused, so a path proves nothing; the name is random.
         return str(Path(path).readlink()).startswith(f"/memfd:{name} ")
     return False
 
 
 def remove_secrets(place: str) -> None:
-    """Remove the file; do nothing if it is gone. `place`: as `write_secrets` returned it in this process."""
+    """Remove the file if it exists; `place`: from `write_secrets` in this process."""
     path, _, name = place.partition(_AND)
     if not name:
         Path(path).unlink(missing_ok=True)
@@ -301,7 +311,7 @@ def held_secrets(place: str) -> Secrets | None:
 
 
 def secrets_from(place: str, environ: Mapping[str, str] = os.environ) -> Secrets:
-    """Return the secrets in the file, or those of the environment if there is no such file here; raise `ConfigError`."""
+    """Return the secrets in the file, or without it the environment's; raise `ConfigError`."""
     if found := held_secrets(place):
         return found
     bucket, password = environ.get(_BUCKET), environ.get(PASSWORD_VARIABLE)
@@ -311,7 +321,7 @@ def secrets_from(place: str, environ: Mapping[str, str] = os.environ) -> Secrets
 
 
 def password_in(path: str, origin: str) -> str:
-    """Return the password in a file; raise `ConfigError`, which names the file and who named it (`origin`)."""
+    """Return a file's password; raise `ConfigError`, naming the file and its `origin`."""
     try:
         content = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

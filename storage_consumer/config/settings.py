@@ -1,4 +1,4 @@
-"""The settings as frozen records. They hold no secret and can be pickled, so they may travel to executors; secrets are separate."""
+"""The settings as frozen records, without secrets; pickled, they may travel to executors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from storage_consumer.config.uris import credential_parts, signatures
 from storage_consumer.telemetry import tso_time
 
 Protocol = Literal["csv", "canal-json", "dump-sql", "dump-csv"]
-"""How rows are written: TiCDC's two protocols, and the two forms of an export by Dumpling or mydumper."""
+"""How rows are written: TiCDC's two protocols, and Dumpling's or mydumper's two forms."""
 DateSeparator = Literal["none", "year", "month", "day"]
 
 
@@ -24,11 +24,11 @@ class CsvOptions:
     null: str = "\\N"
     include_commit_ts: bool = False
     binary_encoding_method: Literal["base64", "hex", ""] = "base64"
-    """Empty if it was not given and no file has shown it; a table then halts at its first binary value."""
+    """Empty if neither given nor shown by files; a table then halts at its first binary value."""
     output_old_value: bool = False
-    """Whether an ``is-update`` field follows the commit-ts, and an update is a D row and an I row."""
+    """Whether ``is-update`` follows the commit-ts, and an update is a D row and an I row."""
     output_handle_key: bool = False
-    """Whether a field with the handle key comes before the values; only the classic architecture writes it."""
+    """Whether a handle key precedes the values; only the classic architecture writes it."""
     output_field_header: bool = False
     """Whether each file begins with a line of field names."""
 
@@ -38,12 +38,12 @@ Compression = Literal["", "gzip", "snappy", "zstd"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """How Dumpling or mydumper wrote the rows of an export; the defaults are Dumpling's. No file tells them, except the first two."""
+    """How Dumpling or mydumper wrote an export, by default Dumpling; files show the first two."""
 
     file_format: Literal["sql", "csv"] = "sql"
     compression: Compression = ""
     escape_backslash: bool = True
-    """Whether a backslash escapes in strings; else quotes are doubled, as is read under NO_BACKSLASH_ESCAPES."""
+    """Whether backslashes escape in strings; else quotes double, as NO_BACKSLASH_ESCAPES reads."""
     separator: str = ","
     """What separates the fields of a CSV file (``--csv-separator``)."""
     delimiter: str = '"'
@@ -55,21 +55,21 @@ class DumpOptions:
     terminator: str = "\r\n"
     """What ends a row of a CSV file (``--csv-line-terminator``)."""
     binary: Literal["raw", "hex", "base64"] = "raw"
-    """How a CSV file has bytes: as they are, or by ``--csv-output-dialect`` of snowflake and redshift, or of bigquery."""
+    """Bytes in CSV: as they are, or as ``--csv-output-dialect`` snowflake, redshift or bigquery."""
     time_zone: str = ""
-    """Zone of TIMESTAMP values, which the head of each SQL file has to name if it names one (``SET TIME_ZONE``); empty: any."""
+    """Zone of TIMESTAMPs, as SQL files' heads say if they do (``SET TIME_ZONE``); empty: any."""
     bucket_time_zone: str = "UTC"
-    """`Upstream.time_zone` of the bucket whose changes follow: the target's session is in that zone, or in UTC."""
+    """`Upstream.time_zone` of the bucket that follows: the target's session is in it, or in UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSelector:
-    """One ``[[sink.column-selectors]]`` of the changefeed: which columns the rows of which tables carry."""
+    """One ``[[sink.column-selectors]]`` of the changefeed: which tables' rows carry which columns."""
 
     matcher: tuple[str, ...]
     """Rules of TiCDC's table filter, such as ``shop.*`` and ``!shop.items``."""
     columns: tuple[str, ...]
-    """Patterns of column names, such as ``*`` and ``!secret``; the last one that fits a name decides."""
+    """Patterns of column names, such as ``*`` and ``!secret``; the last one that fits decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,9 @@ class Upstream:
     account_name: str = ""
     """Storage account of Azure; empty: the environment provides it."""
     role_arn: str = ""
-    """The role of AWS to read with, assumed by the credentials that are given or found; empty: those themselves."""
+    """The role of AWS to read with, assumed by the credentials that are given or found; empty:
+    those themselves.
+    """
     external_id: str = ""
     """What that role's owner asks for besides; may be empty."""
     protocol: Protocol
@@ -109,13 +111,13 @@ class Upstream:
     partition_separator: bool | None = None
     """None likewise."""
     time_zone: str = "UTC"
-    """Zone in which TiCDC rendered TIMESTAMP values: IANA name or ``+HH:MM``; empty if it was not given."""
+    """Zone of TiCDC's TIMESTAMP values: IANA name or ``+HH:MM``; empty if not given."""
     allow_missing_commit_ts: bool = False
-    """Whether to take files whose rows carry no commit-ts, with the weaker promise that goes with it."""
+    """Whether to take files whose rows carry no commit-ts, with the weaker promise for them."""
     column_selectors: tuple[ColumnSelector, ...] = ()
-    """Selectors in the order of the changefeed's file; the first one whose matcher fits a table applies to it."""
+    """Selectors in the changefeed's order; the first one whose matcher fits a table applies."""
     headerless_selectors: str = ""
-    """The name of those selectors by which CSV rows without a header line may be read; see `table_filter.vouching`."""
+    """The name of selectors to read CSV without header by; see `table_filter.vouching`."""
     left_out: tuple[LeftOut, ...] = ()
     """Changes of rows, and statements that remove rows, that TiCDC leaves out."""
     file_expiration_days: int = 0
@@ -132,7 +134,7 @@ class Upstream:
 
     @property
     def tells_time(self) -> bool:
-        """Whether every row carries its commit time, if only to the millisecond, as canal-json always does."""
+        """Whether every row has a commit time, if only to the millisecond, as canal-json does."""
         return self.has_commit_ts or self.protocol != "csv"
 
     @property
@@ -142,7 +144,7 @@ class Upstream:
 
 
 SSL_MODES = ("disabled", "preferred", "required", "verify-ca", "verify-identity")
-"""Levels of TLS to the target, named as MySQL's own programs name them; each does more than the one before."""
+"""Levels of TLS to the target by MySQL's names, each stricter than the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +160,7 @@ class Downstream:
     ssl_cert: str = ""
     ssl_key: str = ""
     ssl_ca_text: str = field(default="", compare=False, repr=False)
-    """Content of the file `ssl_ca`, for machines that lack it; empty: the file is read at each connection."""
+    """Content of `ssl_ca` for machines that lack it; empty: the file is read each time."""
     ssl_mode: str = ""
     """One of `SSL_MODES` as given; empty: see `tls`."""
     allow_unverified_server: bool = False
@@ -171,9 +173,9 @@ class Downstream:
     given_uri: str = field(default="", compare=False)
     """The URI as given, secrets masked, for commands in messages; empty if none was given."""
     password_file: str = field(default="", compare=False)
-    """File that the password was read from, for commands in messages; empty if it came from elsewhere."""
+    """File with the password, for commands in messages; empty if it came from elsewhere."""
     password_in: tuple[str, ...] = field(default=(), compare=False)
-    """The file of settings whose URI has the password, for commands in messages; none if it came from elsewhere."""
+    """Settings file whose URI has the password, for commands in messages; none: elsewhere."""
     ddl_lock_wait: int = 20
     """Seconds for which one attempt of a DDL waits for locks that others hold on its tables."""
 
@@ -203,15 +205,15 @@ class Tuning:
     flush_interval: float = 2.0
     """Seconds between two polls of the bucket (the reference consumer's name)."""
     ddl_at_checkpoint_wait: float = 30.0
-    """Seconds for which the storage checkpoint must not move before a DDL at exactly that ts runs."""
+    """Seconds of an unmoved storage checkpoint before a DDL at exactly that ts runs."""
     gap_timeout: float = 60.0
     """Seconds to wait for a missing file number or schema file before its table halts."""
     full_listing_interval: float = 600.0
-    """Seconds between two full listings; in between, only directories that can still grow are listed."""
+    """Seconds between full listings; others list only directories that can still grow."""
     lease_ttl: float = 30.0
     """Seconds without renewal after which another process may take over."""
     standby: bool | None = None
-    """Whether to wait as long as another process is the writer; None: yes, but not for a single round."""
+    """Whether to wait while another process is the writer; None: not for a single round."""
     retry_limit: float = 300.0
     """Seconds of retries after which the run ends if a storage or target does not answer."""
     ddl_patience: float = 24 * 3600.0
@@ -221,13 +223,13 @@ class Tuning:
     partitions: int = 0
     """Write partitions of a round's Spark job; 0: derived from bytes and cores."""
     worker_count: int = 16
-    """Upper limit of parallel connections that write rows, over all executors; TiCDC's name and default."""
+    """Most parallel connections that write rows, over all executors; TiCDC's name and default."""
     rows_per_second: int = 0
     """Most rows that all tasks together write or delete per second; 0: any number."""
     local_infile: bool = True
     """Whether LOAD DATA LOCAL may be used if the server allows it."""
     quarantine: tuple[str, ...] = ()
-    """Rules of TiCDC's table filter: the tables whose refused rows go into the quarantine; empty: none."""
+    """Table filter rules: tables whose refused rows go into the quarantine; empty: none."""
     quarantine_limit: int = 100
     """Most quarantined rows of one table."""
 
@@ -255,12 +257,12 @@ class Monitoring:
     metrics_textfile: str = ""
     """File that the metrics are written to; empty: none."""
     ready_lag: float | None = None
-    """Most seconds that the checkpoint of all tables may lie back in a process that is ready; None: any."""
+    """Most seconds that all tables' checkpoint may lag in a ready process; None: any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """One ``[[consumer.filter.event-filters]]``: statements that are not run, for the tables that the matcher includes."""
+    """One ``[[consumer.filter.event-filters]]``: statements not to run, for matching tables."""
 
     matcher: tuple[str, ...]
     """Rules of TiCDC's table filter."""
@@ -272,7 +274,7 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One ``[[consumer.routes]]``: the names in the target of the tables that the matcher includes."""
+    """One ``[[consumer.routes]]``: the target names of tables that the matcher includes."""
 
     matcher: tuple[str, ...]
     """Rules of TiCDC's table filter, for the names in the bucket."""
@@ -295,18 +297,18 @@ class Selecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """The copy of the tables that the changes follow, and what is known of where they begin; ``[consumer.load]`` in the TOML file."""
+    """The copy before the changes, and where they begin; ``[consumer.load]`` in the TOML file."""
 
     start_ts: int = 0
-    """The changefeed's start-ts: it writes every change with a higher commit-ts, and no other; 0: not given."""
+    """The changefeed's start-ts: it writes exactly the changes after it; 0: not given."""
     dump: str = ""
     """URI of an export of the source, with how it was written, and without secrets; empty: none."""
     source_rules: tuple[str, ...] = ()
-    """Rules of the changefeed's own filter, by which the export leaves out what the bucket will never have; empty: every table."""
+    """Rules of the changefeed's filter, for the export to leave out the same; empty: none."""
     source_keyless: bool = False
     """Whether the changefeed writes tables without a key too (force-replicate)."""
     no_copy: bool = False
-    """Whether tables that were there before the changefeed may be made from their columns where the target lacks them, without their rows."""
+    """Whether earlier tables that the target lacks may be made from their columns, without rows."""
 
     @property
     def assumed(self) -> str:
@@ -330,12 +332,12 @@ class Config:
     monitoring: Monitoring = field(default_factory=Monitoring)
     loading: Loading = field(default_factory=Loading)
     given: tuple[str, ...] = field(default=(), compare=False)
-    """The flags that give all of this again but the target, without secrets, for commands in messages."""
+    """Flags to give all this again but the target, without secrets, for messages' commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Secrets:
-    """What must never be printed, pickled into a job or stored. Its repr names only which are set."""
+    """What must never be printed, pickled or stored; its repr names only which are set."""
 
     password: str = ""
     access_key: str = ""
@@ -349,7 +351,7 @@ class Secrets:
     """Azure's customer-provided key, with which objects are encrypted."""
 
     def texts(self) -> tuple[str, ...]:
-        """Return every text that must not be shown; of a credentials file, each of its secret parts."""
+        """Return every text that must not be shown, with a credentials file's secret parts."""
         # All fields, so that a secret that is added later is hidden without another line.
         texts = [getattr(self, name) for name in self.__slots__]
         texts += signatures(self.sas_token)

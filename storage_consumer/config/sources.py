@@ -1,9 +1,13 @@
-"""Where settings come from: the places of a value and which of them wins, and a changefeed's file, as TiCDC takes it or prints it.
+"""Where settings come from: a value's places and their rank, and a changefeed's file.
 
-The key names of the file are those of both TiCDC architectures (tiflow and ticdc), deprecated ones included. What ``cdc cli changefeed create``
-and ``query`` print is a changefeed as JSON, with its sink URI, start-ts and whole configuration. The API of both architectures writes
-the keys of the TOML file with ``_`` for ``-``, and a few under another name; TiCDC's own records in etcd have ``-``. ``create`` has
-lines of text around the object. The API also answers in TOML, and TiDB Cloud's API has a form of its own.
+That is as TiCDC takes it or prints it.
+
+The key names of the file are those of both TiCDC architectures (tiflow and ticdc), deprecated ones
+included. What ``cdc cli changefeed create`` and ``query`` print is a changefeed as JSON, with its
+sink URI, start-ts and whole configuration. The API of both architectures writes the keys of the
+TOML file with ``_`` for ``-``, and a few under another name; TiCDC's own records in etcd have
+``-``. ``create`` has lines of text around the object. The API also answers in TOML, and TiDB
+Cloud's API has a form of its own.
 """
 
 from __future__ import annotations
@@ -100,9 +104,11 @@ OF_THE_WRITER = frozenset(
         "sink.cloud-storage-config.output-raw-change-event",
     }
 )
-"""Settings that the files themselves show, message by message and path by path; they need not be given.
+"""Settings that the files themselves show, message by message and path by path; they need not be
+given.
 
-For raw change events that holds only if an update also carries its old row; otherwise they are refused (`refuse_lost_keys`).
+For raw change events that holds only if an update also carries its old row; otherwise they are
+refused (`refuse_lost_keys`).
 """
 
 
@@ -112,7 +118,7 @@ REFUSED = "enable-active-active"
 """A setting that changes the files in a way that this program cannot read."""
 
 _BEGIN = re.compile(r'^\ufeff?(?:Info:[ \t]*)?(?=\{\s*["}])', re.MULTILINE)
-"""Before the object; warnings of ``create`` hold braces too, but no line of them begins with one."""
+"""Before the object; warnings of ``create`` hold braces too, but begin no line with one."""
 _OTHER_NAMES = {
     "file-index-width": "file-index-digit",
     "advance-timeout": "advance-timeout-in-sec",
@@ -129,7 +135,7 @@ _WORDS = frozenset({"protocol", "date-separator", "binary-encoding-method", "ign
 
 
 def read_document(config: object) -> Document:
-    """Return the content of a file, or the mapping itself; raise `ConfigError` if the file is neither TOML nor what TiCDC prints."""
+    """Return a file's content or the mapping; raise `ConfigError` if neither TOML nor TiCDC's."""
     if isinstance(config, Document):
         return config
     if isinstance(config, Mapping):
@@ -222,7 +228,7 @@ def _from_camel(value: Any, name: str = "") -> Any:
 
 
 def _from_json(source: str, printed: Mapping[str, object]) -> Document:
-    """Return a changefeed that TiCDC printed by the keys of a TOML file; raise `ConfigError` for one that does not write a bucket."""
+    """Return TiCDC's printed changefeed by TOML keys; raise `ConfigError` if it has no bucket."""
     inner = printed.get("info")
     fields = {key.replace("_", "-"): value for key, value in (inner if isinstance(inner, Mapping) else printed).items()}
     sink_uri, config = fields.get("sink-uri"), fields.get("config")
@@ -247,7 +253,7 @@ def _from_json(source: str, printed: Mapping[str, object]) -> Document:
 
 
 def _respelled(value: Any, where: str) -> Any:
-    """Return what is printed of a table, or of a value, by the keys of the TOML file; what is null is left out."""
+    """Return a printed table or value by the TOML file's keys, without nulls."""
     if isinstance(value, list):
         return [_respelled(item, where) for item in value]
     if not isinstance(value, Mapping):
@@ -278,7 +284,7 @@ def _put(content: dict[str, Any], dotted: str, value: object) -> None:
 def leaves(
     table: Mapping[str, object], prefix: str = "", *, whole: Collection[str] = _OWN, empty: bool = False
 ) -> Iterator[tuple[str, object]]:
-    """Yield dotted key and value of everything that is not a table; tables in an array share its key.
+    """Yield dotted key and value of all that is no table; an array's tables share its key.
 
     Those of `whole` stay whole; with `empty`, tables without a key count as values.
     """
@@ -317,19 +323,20 @@ def check_keys(document: Document) -> None:
 
 
 def _elsewhere(key: str, where: str) -> str:
-    """Return a hint: the table in which the key would be right, else the nearest key of its own table."""
+    """Return a hint: the table where the key would be right, else its table's nearest key."""
     known = [dotted.rpartition(".") for dotted in (*_KEYS, *_TABLES)]
     homes = [home for home, _, name in known if name == key]
     if not homes:
         return did_you_mean(key, [name for home, _, name in known if home == where])
-    # A table below the one where the key stands is likelier than ours, and ours is likelier than any other of TiCDC's.
+    # A table below the one where the key stands is likelier than ours, and ours is likelier than
+    # any other of TiCDC's.
     below = [home for home in homes if where and home.startswith(f"{where}.")]
     home = (below or [OWN_TABLE] * (OWN_TABLE in homes) or homes)[0]
     return f"; it belongs in [{home}]" if home else "; it belongs at the top of the file"
 
 
 def merged(documents: tuple[Document, ...]) -> dict[str, tuple[object, str]]:
-    """Return dotted key → (value, source) over all documents; a later document overrides an earlier one."""
+    """Return dotted key → (value, source) over all documents; later ones override."""
     found: dict[str, tuple[object, str]] = {}
     for document in documents:
         # Key by key: a later file replaces values, never a whole table.
@@ -345,7 +352,10 @@ def refuse_active_active(settings: Mapping[str, tuple[object, str]]) -> None:
 
 
 def refuse_routed_selectors(document: Document) -> None:
-    """Raise `ConfigError` if TiCDC renamed tables and left columns out: the selectors' matchers mean the old names."""
+    """Refuse TiCDC's renamed tables with column selectors: matchers mean the old names.
+
+    Raises `ConfigError`.
+    """
     content = dict(leaves(document.content))
     if routed_by_ticdc(document) and "sink.column-selectors.matcher" in content:
         raise ConfigError(
@@ -376,7 +386,7 @@ class Given:
 
 
 class Places:
-    """The places that a value may come from but URIs, tried in the order of precedence; nothing is checked but what is asked for."""
+    """Places of values but URIs, by precedence; only what is asked for is checked."""
 
     def __init__(self, options: Mapping[str, object], environ: Mapping[str, str]) -> None:
         """Take options by keyword; of the files only those that were read."""
@@ -407,13 +417,13 @@ class Places:
         return Given(value=option.default, origin="")
 
     def candidates(self, keyword: str) -> list[tuple[object, str]]:
-        """Return the unparsed values of an option with their places, the first in rank first; None where there is none."""
+        """Return an option's unparsed values with places, by rank; None where there is none."""
         option = BY_KEYWORD[keyword]
         by_hand = parsers.unescaped if option.escapes else lambda value: value
         found: list[tuple[object, str]] = [(by_hand(self.options.get(option.keyword)), f"--{option.name}")]
         if option.uri:
             side, parameter = option.uri
-            # An empty parameter, or an empty variable below, counts as not given; an empty flag is a value.
+            # An empty parameter or variable counts as not given; an empty flag is a value.
             in_uri = self.parameters.get(side, {}).get(parameter) or None
             found.append((in_uri, f"--{side}-uri: parameter `{parameter}`"))
         in_environment = by_hand(self.environ.get(option.environment) or None)
@@ -467,14 +477,18 @@ class Sources(Places):
 
 
 def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, object]:
-    """Return the options that are given, by keyword, aliases resolved, with the files that ``config`` and ``downstream_password_file`` name already read.
+    """Return given options by keyword, aliases resolved, files of settings already read.
 
-    A caller that loads the same options twice must read these files only once, since they may be pipes.
-    `load` returns the same for the result as for `options`. Raises `ConfigError`, also for an unknown option.
+    Those are of ``config`` and ``downstream_password_file``.
+
+    A caller that loads the same options twice must read these files only once, since they may be
+    pipes.
+    `load` returns the same for the result as for `options`. Raises `ConfigError`, also for an
+    unknown option.
     """
     known: dict[str, object] = {}
     for keyword, value in options.items():
-        # Aliases are in this table as well, so two names of one option meet in the keyword of the record.
+        # This table has aliases too: two names of one option meet in its keyword.
         if keyword not in BY_KEYWORD:
             raise ConfigError(f"there is no option `{keyword}`{did_you_mean(keyword, BY_KEYWORD)}")
         name = BY_KEYWORD[keyword].keyword
@@ -506,16 +520,16 @@ class LogWish:
 
 
 def log_wish(options: Mapping[str, object], environ: Mapping[str, str]) -> LogWish:
-    """Return the log settings of options, environment and the TOML files that were read; invalid ones are left out."""
+    """Return log settings of options, environment and read TOML files, without invalid ones."""
     places, found = Places(options, environ), dict[str, str]()
     for field, name in (("level", "log_level"), ("file", "log_file"), ("style", "log_format")):
         for given in filter(None, (each for each, _ in places.candidates(name))):
-            # What is wrong here is reported with the other settings; until then the next place decides.
+            # Reported with the other settings; until then the next place decides.
             with suppress(ValueError):
                 found.setdefault(field, str(BY_KEYWORD[name].parse(given)))
     return LogWish(**found)
 
 
 def is_given(keyword: str, options: Mapping[str, object], environ: Mapping[str, str]) -> bool:
-    """Return whether an option, environment or a file that was read gives a value. `options`: see `with_files_read`."""
+    """Return whether option, environment or file give a value; `options`: `with_files_read`."""
     return any(given for given, _ in Places(options, environ).candidates(keyword))

@@ -1,12 +1,14 @@
-"""TiCDC's table filter language: rules such as ``shop.*``, ``!shop.items`` and ``/^s/.t?``, over names of one or two parts.
+"""TiCDC's table filter: rules such as ``shop.*``, ``!shop.items``, ``/^s/.t?`` on 1-2 parts.
 
-The last rule that fits decides, and a name that no rule fits is excluded. Excluding rules (``!``) therefore follow an including
-one.
+The last rule that fits decides, and a name that no rule fits is excluded. Excluding rules (``!``)
+therefore follow an including one.
 
-Column selectors speak it too: a selector's matcher is a list of rules for tables (``schema.table``), and its columns are rules for one
-name. They say which columns TiCDC's new architecture writes for a table. Schema files list all of them nevertheless.
-The program's own filter and routes, from flags, environment or TOML, have the syntax of TiCDC's ``[filter]`` and dispatchers. Flags and
-environment variables give a table of the TOML file as an inline table: ``{matcher = ["shop.*"], target-schema = "x"}``.
+Column selectors speak it too: a selector's matcher is a list of rules for tables
+(``schema.table``), and its columns are rules for one name. They say which columns TiCDC's new
+architecture writes for a table. Schema files list all of them nevertheless. The program's own
+filter and routes, from flags, environment or TOML, have the syntax of TiCDC's ``[filter]`` and
+dispatchers. Flags and environment variables give a table of the TOML file as an inline table:
+``{matcher = ["shop.*"], target-schema = "x"}``.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class TableRules:
     def covers_schema(self, schema: str) -> bool:
         """Return whether every table of this schema is included, whatever its name."""
         for rule in reversed(self._rules):
-            # The reverse: any exclusion in the schema spoils it, and only an inclusion of every table covers it.
+            # Reversed: any exclusion in the schema spoils it, only an inclusion of all covers it.
             if rule.patterns[0].search(schema) and (rule.takes_every_table or not rule.taken_in):
                 return rule.taken_in
         return False
@@ -96,7 +98,7 @@ class TableRules:
 
 @lru_cache(maxsize=256)
 def table_rules(texts: tuple[str, ...], *, parts: int = 2, case: bool = False) -> TableRules:
-    """Return the rules of these texts, for names with `parts` parts; `case`: names are case-sensitive.
+    """Return the rules of these texts, for names with `parts` parts; `case`: it matters.
 
     Raises ValueError, which names the rule, for one that cannot be read.
     """
@@ -130,7 +132,7 @@ def _rule(text: str, parts: int, *, case: bool) -> Iterator[_Rule]:
 
 
 def _pattern(text: str, place: int) -> tuple[str, str, int]:
-    """Return the regular expression of the name pattern at `place`, the name if it is a plain one, and the end of both."""
+    """Return the expression of the pattern at `place`, the name if it is plain, and the end."""
     sign = text[place : place + 1]
     if sign == "/":
         if (found := _EXPRESSION.match(text, place)) is None:
@@ -159,7 +161,7 @@ def _pattern(text: str, place: int) -> tuple[str, str, int]:
         place = found.end()
     if not pattern:
         raise _error(text, "a name or pattern is missing")
-    # A wildcard is neither an escaped sign nor a plain one, so it leaves a None: then the rule names no schema.
+    # A wildcard, neither escaped nor plain, leaves a None: the rule names no schema.
     return rf"\A(?s:{''.join(pattern)})\Z", "" if None in signs else "".join(signs), place
 
 
@@ -170,9 +172,12 @@ def _error(rule: str, why: str) -> ValueError:
 def unselected(
     selectors: Sequence[ColumnSelector], table: tuple[str, str], names: Iterable[str], *, case: bool
 ) -> list[str]:
-    """Return the columns that the rows of a table (schema, name) lack. `case`: table names are case-sensitive; column names never are.
+    """Return the columns that a table's rows lack (schema, name).
 
-    The first selector whose matcher includes the table applies to it; without one, its rows carry all columns.
+    `case`: table names are case-sensitive; column names never are.
+
+    The first selector whose matcher includes the table applies to it; without one, its rows carry
+    all columns.
     """
     for selector in selectors:
         if table_rules(selector.matcher, case=case).matches(*table):
@@ -182,7 +187,7 @@ def unselected(
 
 
 def vouching(upstream: Upstream) -> str:
-    """Return the option by which an operator vouches for these very selectors; empty if that was given."""
+    """Return the option by which an operator vouches for these selectors; empty if given."""
     name = f"{zlib.crc32(repr((upstream.case_sensitive, upstream.column_selectors)).encode()):08x}"
     return "" if upstream.headerless_selectors == name else f"--headerless-selectors {name}"
 
@@ -203,7 +208,7 @@ ALL_COLUMNS = CarriedColumns()
 
 
 def leaving_out(found: Iterable[LeftOut], table: tuple[str, str], *, case: bool) -> str:
-    """Return which changes of a table (schema, name) TiCDC leaves out; empty if none. `case`: see `unselected`."""
+    """Return changes of a table that TiCDC leaves out, or empty; `case`: see `unselected`."""
     for each in found:
         try:
             if table_rules(each.matcher, case=case).matches(*table):
@@ -275,12 +280,12 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
 def rules(value: object) -> tuple[str, ...]:
-    """Return rules of the table filter, from a list, a text with one a line, or a TOML array; ValueError for an unreadable one."""
+    """Return filter rules of a list, lines, or a TOML array; ValueError if unreadable."""
     found: list[str] = []
     for item in value if isinstance(value, (list, tuple)) else [value]:
         if not isinstance(item, str):
             raise ValueError(f"a rule like shop.* or !shop.items is expected, not {item!r}")  # noqa: TRY004 - one exception for every value that does not fit
-        # A rule may begin with a bracket as well: what is no TOML array of texts is one rule a line.
+        # A rule may begin with a bracket too: what is no TOML array is one rule a line.
         array: Any = None
         if item.lstrip().startswith("["):
             with suppress(tomllib.TOMLDecodeError):
@@ -294,7 +299,7 @@ def rules(value: object) -> tuple[str, ...]:
 
 
 def event_filters(value: object) -> tuple[EventFilter, ...]:
-    """Return event filters, from tables of the TOML file or their texts; ValueError names the wrong event or expression."""
+    """Return event filters of TOML tables or texts; ValueError names what is wrong."""
     found = []
     for table in _tables(value):
         given = _texts(table, "matcher", "ignore-event", "ignore-sql")
@@ -318,7 +323,7 @@ def event_filters(value: object) -> tuple[EventFilter, ...]:
 
 
 def routes(value: object) -> tuple[Route, ...]:
-    """Return routes, from tables of the TOML file or their texts; ValueError names what is wrong."""
+    """Return routes of TOML tables or their texts; ValueError names what is wrong."""
     found = []
     for table in _tables(value):
         given = _texts(table, "matcher", "target-schema", "target-table")
@@ -335,9 +340,10 @@ def routes(value: object) -> tuple[Route, ...]:
 
 
 def routed_to_reserved(selecting: Selecting, state_schema: str) -> str:
-    """Return why a route is impossible: it leads into a database that the target reserves; empty if none does.
+    """Return why a route is impossible, into a reserved database; empty if none is.
 
-    If `{schema}` is filled by names that no rule spells out, that shows only when a table of such a name arrives.
+    If `{schema}` is filled by names that no rule spells out, that shows only when a table of such a
+    name arrives.
     """
     for route in selecting.routes:
         target = route.target_schema or "{schema}"
@@ -349,9 +355,9 @@ def routed_to_reserved(selecting: Selecting, state_schema: str) -> str:
 
 
 def taken_from_reserved(selecting: Selecting, state_schema: str) -> str:
-    """Return why the filter is impossible: it names such a database, and no route leads its tables elsewhere; empty if it is not."""
+    """Return why the filter is impossible: a reserved database without a route; or empty."""
     for schema in table_rules(selecting.rules).named_schemas():
-        # One route that leads some table elsewhere is enough here: what stays behind is refused when it arrives.
+        # A route of some table suffices: what stays in it is refused when it arrives.
         moved = any(r.target_schema and table_rules(r.matcher).matches_schema(schema) for r in selecting.routes)
         if not moved and (why := why_reserved(schema, state_schema)):
             return (
@@ -378,7 +384,10 @@ def _tables(value: object) -> list[Mapping[str, object]]:
 
 
 def _texts(table: Mapping[str, object], *keys: str) -> dict[str, tuple[str, ...]]:
-    """Return key → its texts, for a table with no other keys; the first key is the matcher, which must be present."""
+    """Return a table's texts by key; no other keys are allowed, and the first must exist.
+
+    That is the matcher.
+    """
     for key in table:
         if key not in keys:
             raise ValueError(f"there is no key `{key}`{did_you_mean(key, keys)}")

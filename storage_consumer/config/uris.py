@@ -1,4 +1,4 @@
-"""The URIs of stores and servers: parsed, checked, and never shown with their secrets; and what secrets the stores take elsewhere."""
+"""URIs of stores and servers, parsed, checked, never shown with secrets; stores' other secrets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _AES_KEY_BYTES = 32
 
 _SECRET_WORDS = ("key", "secret", "token", "passw", "credential", "pwd", "signature", "accessid", "auth")
 _SIGNATURE = "sig"
-"""The signature in a SAS token, which is a parameter if the token was not percent-encoded as it should be."""
+"""A SAS token's signature, a parameter if the token was not percent-encoded as it should be."""
 # Names that only sound as if they held a secret: paths, ids and switches.
 _NOT_SECRET = frozenset({"ssl-key", "sse-kms-key-id", "output-handle-key", "output-row-key"})
 # Also cut at ; and #: the rest of a secret that was not percent-encoded may follow one of them.
@@ -91,7 +91,7 @@ _SOURCE_SIDE = frozenset(
         *("transaction-atomicity", "use-table-id-as-path", "worker-count"),
     }
 )
-"""Upstream parameters of TiCDC that only control how it writes, or that the files themselves show."""
+"""Upstream parameters of TiCDC that only control writing, or that files show."""
 
 UPSTREAM_PARAMETERS = _SOURCE_SIDE.union(
     {"protocol", "enable-tidb-extension", "date-separator", "enable-partition-separator", "file-index-digit"},
@@ -173,11 +173,12 @@ _Fail = Callable[[str], ConfigError]
 
 
 def mask_uri(uri: str) -> str:
-    """Return the URI with ``***`` for its password and for each parameter that may be a secret; accepts any text.
+    """Return the URI with ``***`` for passwords and possible secrets; accepts any text.
 
-    A password is taken to reach to the last ``@`` of the text, so one that was not percent-encoded as it should be is hidden
-    too, even if that hides more than the password. Whatever follows a secret and is not a known parameter is also hidden: it may
-    belong to a secret that contains a ``&``.
+    A password is taken to reach to the last ``@`` of the text, so one that was not percent-encoded
+    as it should be is hidden too, even if that hides more than the password. Whatever follows a
+    secret and is not a known parameter is also hidden: it may belong to a secret that contains a
+    ``&``.
     """
     behind_secret = False
 
@@ -197,13 +198,13 @@ def mask_uri(uri: str) -> str:
 
 
 def _as_meant(uri: str) -> str:
-    """Return the URI, decoded if it was percent-encoded as a whole, so that a secret parameter stands in its path."""
+    """Return the URI, decoded if encoded as a whole: a secret would be in its path."""
     plain = unquote(uri)
     return plain if "?" not in uri and any(is_secret(name) for _, name, _ in _PARAMETER.findall(plain)) else uri
 
 
 def secrets_in(uri: str) -> tuple[str, ...]:
-    """Return what `mask_uri` hides, as written and percent-decoded, also of a URI within the URI; accepts any text."""
+    """Return what `mask_uri` hides, raw and decoded, even in a nested URI; accepts any text."""
     # A parameter may be a URI with secrets of its own, such as an endpoint, hence the recursion.
     found = [match[2] for match in _USER_AND_PASSWORD.finditer(uri)]
     for _, name, value in _PARAMETER.findall(_as_meant(uri)):
@@ -232,7 +233,7 @@ def parse_upstream(text: str) -> Uri:
 
 
 def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
-    """Parse the URI of a folder in a store, with `known` parameters; raise `ConfigError` for anything that cannot be read."""
+    """Parse a store folder's URI with `known` parameters; raise `ConfigError` if unreadable."""
     masked = mask_uri(text)
     fail = partial(_error, side, masked)
     split = _split(text, fail, _EXAMPLES[side])
@@ -284,7 +285,7 @@ def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
 
 
 def same_place(uri: Uri, sink_uri: str) -> bool:
-    """Return whether a changefeed's sink URI names the bucket and the prefix, or the directory, of this one."""
+    """Return whether a sink URI names the bucket and prefix, or directory, of this one."""
     try:
         other = urlsplit(sink_uri.strip())
     except ValueError:
@@ -314,7 +315,7 @@ def _complaint(store: str, parameters: Mapping[str, str]) -> str:
     """Return what is wrong with the parameters of a store's URI; empty if nothing is."""
     for name in parameters:
         owners = [other for other, known in STORE_PARAMETERS.items() if name in known]
-        # A parameter that no store has is refused where the URI is read, with the nearest known name.
+        # Parameters that no store has are refused when read, with the nearest known name.
         if owners and store not in owners:
             return f"`{name}` is a parameter of {' and '.join(owners)}, not of {store}"
     endpoint = parameters.get("endpoint", "")
@@ -355,7 +356,7 @@ def _complaint_azure(parameters: Mapping[str, str]) -> str:
 
 
 def place_of(uri: Uri) -> dict[str, Any]:
-    """Return field of `Upstream` → value, for the fields that say where the folder is; raise `ConfigError`."""
+    """Return `Upstream` field → value for the folder's place; raise `ConfigError`."""
     given, store = uri.parameters, SCHEMES[uri.scheme]
     # S3's accelerated servers, too, take the bucket's name only as part of the host's.
     by_host = (
@@ -376,7 +377,7 @@ def place_of(uri: Uri) -> dict[str, Any]:
 
 
 def store_secrets(uri: Uri) -> dict[str, str]:
-    """Return field of `Secrets` → value, as far as the bucket's URI gives them; raise `ConfigError`."""
+    """Return `Secrets` field → value of the bucket's URI; raise `ConfigError`."""
     names = _SECRETS_OF.get(uri.scheme, ())
     found = {name.replace("-", "_"): uri.parameters.get(name, "") for name in names}
     if file := uri.parameters.get("credentials-file"):
@@ -398,7 +399,7 @@ _IN_TOKEN = re.compile(r"(?:^|[?&])sig=([^&]+)")
 
 
 def environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secrets that the stores' clients may take from the environment, with the secret parts of each.
+    """Return the stores' clients' secrets of the environment, with each one's secret parts.
 
     They include those in a Google credentials file that is named there, if it can be read.
     """
@@ -506,7 +507,10 @@ def _split(text: str, fail: _Fail, example: str) -> SplitResult:
 
 
 def _parameters(query: str, known: frozenset[str], fail: _Fail) -> Mapping[str, str]:
-    """Return names and values of a query; ``+`` stays a plus, as in AWS keys and time zones, and ``_`` in a name becomes ``-``."""
+    """Return a query's names and values; ``+`` stays, and ``_`` in names becomes ``-``.
+
+    AWS keys and time zones have a plus.
+    """
     parameters: dict[str, str] = {}
     for item in query.split("&"):
         if not item:
@@ -514,7 +518,7 @@ def _parameters(query: str, known: frozenset[str], fail: _Fail) -> Mapping[str, 
         raw, equals, value = item.partition("=")
         name = _plain(raw)
         if name not in known or not equals:
-            # An unknown name may be the tail of the secret before it, so the message must not quote it.
+            # An unknown name may be a secret's tail, so the message must not quote it.
             if before := next((each for each in reversed(parameters) if is_secret(each)), ""):
                 what = "token" if before == "sas-token" else "value"
                 why = f"percent-encode the {what}: a `&` inside is written %26"

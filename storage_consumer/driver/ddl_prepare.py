@@ -1,6 +1,7 @@
-"""Before a group of DDL runs: the order that the target's tables allow, the effect of filter and routes, and each name as the target has it.
+"""Before DDL runs: an order that the tables allow, filter and routes, and names as in the target.
 
-The bucket's names are used everywhere but in the target: `described` and `prepared` are where they become the target's.
+The bucket's names are used everywhere but in the target: `described` and `prepared` are where they
+become the target's.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def described(names: Iterable[TableName], manager: ConsumerManager, target: Targ
 
 
 def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TableName]:
-    """Return what `Target.existing` does, for names in the bucket; where a route leads elsewhere, the value is the name in the bucket."""
+    """Return `Target.existing` for bucket names; where a route leads elsewhere, bucket names."""
     routes = manager.selection.routes
     if not routes:
         return target.existing(names)
@@ -48,13 +49,16 @@ def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Targ
 
 
 def bare(steps: Iterable[DdlStep], manager: ConsumerManager, target: Target) -> list[DdlStep]:
-    """Return the structures of tables that the source had before the changefeed and the target lacks, unless they may be made from columns."""
+    """Return structures from before the changefeed that the target lacks.
+
+    Without those that may be made from columns.
+    """
     if manager.makes_bare or manager.floor:
         return []
     wanted, lifetimes = [], manager.lifetimes
     for step in steps:
         if step.ensure and not (step.definition.is_view or step.is_of_copy):
-            # The rows from before do not matter where a later statement of the bucket ends the table.
+            # Earlier rows do not matter where a later statement of the bucket ends the table.
             end = lifetimes.ends_of(manager.tables[step.table_key]).after(step.version)
             if end is None or lifetimes.renamed_to(step.table_key, end) is not None:
                 wanted.append(step)
@@ -65,7 +69,7 @@ def bare(steps: Iterable[DdlStep], manager: ConsumerManager, target: Target) -> 
 
 
 def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> tuple[DdlStep, ...]:
-    """Return the statements of one version in an order in which they can run, with renames inserted that no file holds.
+    """Return a version's statements in a runnable order, with renames that no file holds.
 
     Renames of which the filter leaves out both names come first: they are not run.
     """
@@ -75,7 +79,8 @@ def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target)
     # One rename alone cannot wait for the name that another one frees.
     if len(pairs) <= 1:
         return (*out, *rest)
-    # The temporary name of a cycle may be known to no file, so the order follows from the names that the target has now.
+    # The temporary name of a cycle may be known to no file, so the order follows from the names
+    # that the target has now.
     spelled = _existing((name for pair in pairs for name in pair), manager, target)
     infers = not any(in_doubt_by(step, manager.tables) for step in rest)
     return (*out, *in_running_order(rest, frozenset(spelled), manager.backlog.started, infers=infers))
@@ -89,9 +94,11 @@ def _is_left_out(step: DdlStep, manager: ConsumerManager) -> bool:
 def shown_by(step: DdlStep, manager: ConsumerManager) -> int:
     """Return the TSO of the copy that may show a statement's effect already, 0 if none can.
 
-    None can where the statement's version hands a name on, from one table to another: the name is in a copy from before as in one from after.
+    None can where the statement's version hands a name on, from one table to another: the name is
+    in a copy from before as in one from after.
     """
-    # As it was typed: where a database was left open, the rows between copy and statement were not taken for the copy's table.
+    # As it was typed: where a database was left open, the rows between copy and statement were not
+    # taken for the copy's table.
     together = [each for each in manager.backlog if each.version == step.version]
     typed = next((each for each in together if each.identity == step.identity), step)
     names = set(typed.ddl.renamed or ())
@@ -102,7 +109,7 @@ def shown_by(step: DdlStep, manager: ConsumerManager) -> int:
 
 
 def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
-    """Return the step with the database of each name that the statement leaves open; all names as the bucket has them.
+    """Return the step with the database of each open name; all names as in the bucket.
 
     Raises `NotReplicable` where it may mean several tables.
     """
@@ -113,9 +120,10 @@ def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target)
     wanted = looked_up(definition) | {table.name for found in tables.values() for table in found}
     existing = _existing(wanted, manager, target)
     rename = step.ddl.rename
-    # Where the journal knows nothing, an earlier run may have started it, and its table has the new name.
+    # Without a journal entry an earlier run may have started it: the new name has its table.
     begun = rename is not None and step.identity in manager.backlog.started and rename.new.folded() in existing
-    # Once a rename ran, the table that it names is the one that is no longer there: looking for it would find another one.
+    # Once a rename ran, the table that it names is the one that is no longer there: looking for it
+    # would find another one.
     if begun or manager.backlog.has_run(step):
         gone = {
             name: next((t.name for t in found if not t.status.left_out and t.name.folded() not in existing), None)
@@ -131,15 +139,17 @@ def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target)
 
 
 def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
-    """Return the step as it will run on the target: judged by the filter, with the names of the routes, as the target spells them.
+    """Return the step as it runs on the target: filtered, routed, and spelled as the target does.
 
-    `step` comes from `with_homes_of_names`. Raises `NotReplicable` where the filter or a route does not allow it, or
-    where it names what the target reserves for itself, `StatementRefused` where it moves a table that may be another feed's.
+    `step` comes from `with_homes_of_names`. Raises `NotReplicable` where the filter or a route does
+    not allow it, or where it names what the target reserves for itself, `StatementRefused` where it
+    moves a table that may be another feed's.
     """
     selection, definition = manager.selection, step.definition
     judgement = selection.judged(definition, of_copy=step.is_of_copy)
     skip = judgement.skip
-    # What reads a table that the filter leaves out, as a view may, runs only where the target has that table anyway.
+    # What reads a table that the filter leaves out, as a view may, runs only where the target has
+    # that table anyway.
     there = _existing(judgement.needs, manager, target) if judgement.needs else {}
     if lacking := sorted(name for name in judgement.needs if name.folded() not in there):
         who = selection.filter.who_leaves_out(lacking[0])
@@ -162,16 +172,20 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
             f"{BEFORE_FEED.format(f'{step.name} ({definition.path})')}. Give it a copy of the source. From an export: {ways}"
         )
     spelled = routed(definition, selection.routes, manager.databases)
-    # By the routed names: what is reserved belongs to the target. Strangers are judged by the bucket's own names, before any route.
+    # By the routed names: what is reserved belongs to the target. Strangers are judged by the
+    # bucket's own names, before any route.
     selection.refuse_reserved(spelled)
     refuse_strangers(definition, manager.databases)
-    # Last: from here on the text has the target's own spelling, which nothing but the target should see.
+    # Last: from here on the text has the target's spelling, for the target alone.
     real = with_real_names(spelled, target.existing(looked_up(spelled)))
     return replace(step, definition=real, ensure=step.ensure or judgement.from_columns, source=step)
 
 
 def _refuse_soft_deletes(step: DdlStep, manager: ConsumerManager) -> None:
-    """Raise `NotReplicable` where a table begins to have columns in which TiDB keeps what it hides: deleted rows would be visible in the target."""
+    """Raise `NotReplicable` where a table gets columns by which TiDB hides rows.
+
+    In the target, deleted rows would be visible.
+    """
     found, rename = hidden_columns(step.definition.columns), step.ddl.rename
     keys = {step.table_key, *([] if rename is None else [key_of(rename.old)])}
     tables = [manager.tables[key] for key in keys if key in manager.tables]
@@ -192,17 +206,18 @@ def _refuse_soft_deletes(step: DdlStep, manager: ConsumerManager) -> None:
 
 
 def decided(step: DdlStep, manager: ConsumerManager) -> DdlStep:
-    """Return a step that an operator has decided about: nothing in it is looked up, only its own name is that of the route."""
+    """Return a step that an operator decided about: only its own name is routed."""
     name = manager.selection.routes.target(step.name)
     return replace(step, definition=replace(step.definition, name=name), source=step)
 
 
 def was_seen(step: DdlStep, manager: ConsumerManager) -> bool:
-    """Return whether the bucket has an earlier structure of the statement's table, or anything earlier of its database."""
+    """Return whether the bucket has earlier structures of the table or of its database."""
     if manager.tables[step.table_key].timeline.structure_at(step.version - 1) is not None:
         return True
     schema = folded_name(step.name.schema)
-    # A database may be older than the changefeed, so that no file creates it: earlier files of its tables show it as well.
+    # A database may be older than the changefeed, so that no file creates it: earlier files of its
+    # tables show it as well.
     return not step.name.table and any(
         0 < table.files.first < step.version and folded_name(table.name.schema) == schema
         for table in manager.tables.values()
@@ -210,11 +225,11 @@ def was_seen(step: DdlStep, manager: ConsumerManager) -> bool:
 
 
 def _namesakes(name: NameAt, tables: Iterable[TableConsumer], step: DdlStep, existing: Existing) -> list[Namesake]:
-    """Return the tables that a name may mean: those that the bucket shows right before the step, and its own database's."""
+    """Return the tables a name may mean: those shown before the step, and its database's."""
     own = TableName(schema=step.name.schema, table=name.table)
     found = []
     for table in tables:
-        # A rename cannot find a table of the bucket's history that the target lacks, unless it is left out.
+        # A rename finds no table of the bucket's history that the target lacks, unless left out.
         if not step.ddl.rename or table.status.left_out or table.name.folded() in existing:
             before, stays = table.timeline.structure_at(step.version - 1), table.timeline.stays_after(step.version)
             found.append(Namesake(name=table.name, columns=() if before is None else before.columns, stays=stays))
@@ -225,7 +240,7 @@ def _namesakes(name: NameAt, tables: Iterable[TableConsumer], step: DdlStep, exi
 
 
 def _distinct(found: Sequence[Namesake], manager: ConsumerManager, target: Target) -> list[Namesake]:
-    """Return the tables that a statement may copy, of those that are alike in the target only one: it is all the same which is meant."""
+    """Return the tables that a statement may copy, only one of those alike in the target."""
     there = described((each.name for each in found), manager, target) if len(found) > 1 else {}
     kept: list[tuple[Namesake, TargetTable | None]] = []
     for each in found:

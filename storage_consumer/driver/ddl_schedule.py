@@ -1,10 +1,10 @@
 """The DDL of a round: what starts, in which order, and what follows from each outcome.
 
-The rows of all tables that a statement does not touch continue while it runs, over rounds if need be. Everything is decided here, in
-the round's own thread; `ddl_workers` only runs statements.
+The rows of all tables that a statement does not touch continue while it runs, over rounds if need
+be. Everything is decided here, in the round's own thread; `ddl_workers` only runs statements.
 
-Statements of one version that are ready together are a *group*: they run one after another, since each may need what the previous
-one created. Groups touch different tables, so they run in parallel.
+Statements of one version that are ready together are a *group*: they run one after another, since
+each may need what the previous one created. Groups touch different tables, so they run in parallel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_UNSTORED = 100
 _LOOK_UP = 0.5
 """Seconds between two checks of whether the round is to end while statements run."""
 _PATIENCE = 1.0
-"""Seconds for which rows wait for a statement, so that all tables' rows go into one job; they do not wait for a longer one."""
+"""Seconds that rows wait for a statement, so that all tables share a job; then they go on."""
 _BLOCKERS_EVERY = 30.0
 """Seconds between two checks of what blocks a statement."""
 UNFINISHED = (
@@ -56,7 +56,7 @@ class DdlQueue:
     """Statements that were added in this round: each is tried once in it."""
 
     def has(self, group: Sequence[DdlStep]) -> bool:
-        """Return whether part of a group was added already, or still runs since an earlier round."""
+        """Return whether part of a group was added, or still runs since an earlier round."""
         running = {step.identity for step, _ in self.workers.running}
         return any(step.identity in self._taken or step.identity in running for step in group)
 
@@ -67,15 +67,19 @@ class DdlQueue:
         return [step.origin for step in (*waiting, *(step for step, _ in self.workers.running))]
 
     def add(self, group: Sequence[DdlStep], ordered: Sequence[DdlStep]) -> None:
-        """Add a group. `ordered`: its statements, and those inferred from them, in the order in which they run."""
+        """Add a group; `ordered`: its statements, and inferred ones, in running order."""
         self._groups.append(deque(ordered))
         self._taken |= {step.identity for step in group}
 
     def take_ready(self) -> Iterator[DdlStep]:
-        """Yield each statement that may start now, and remove it. It has to be started or let go before the next one is asked for."""
+        """Yield and remove each statement that may start now.
+
+        It has to be started or let go before the next one is asked for.
+        """
         for group in self._groups:
-            # By version, not by group: the rest of a version may have been started by an earlier round. The caller starts or releases
-            # what it gets before it asks for more, so each check sees the statement before it.
+            # By version, not by group: the rest of a version may have been started by an earlier
+            # round. The caller starts or releases what it gets before it asks for more, so each
+            # check sees the statement before it.
             while (
                 group
                 and self.workers.is_free
@@ -89,9 +93,9 @@ class DdlQueue:
         self._taken.discard(step.identity)
 
     def let_go(self, step: DdlStep) -> None:
-        """Release a statement that had no effect: those of its group that may need it do not start in this round."""
+        """Release a statement without effect: what may need it does not start in this round."""
         stopped = set(self.manager.touches.of(step))
-        # Only the groups shrink here, never the list of them: `take_ready` may be in the middle of it.
+        # Only the groups shrink, never their list: `take_ready` may be in the middle of it.
         for group in self._groups:
             # Repeated until nothing is added: a statement that is held back may hold back others.
             while mates := [mate for mate in group if self.manager.touches.of(mate) & stopped]:
@@ -109,14 +113,15 @@ class DdlOutcomes:
     rows: RowJobs
     queue: DdlQueue
     _unstored: set[str] = field(default_factory=set)
-    """Tables touched by statements that have ended; what those stored of them is from when they started."""
+    """Tables touched by ended statements, which stored them as of their start."""
 
     def apply(self, outcomes: Sequence[StatementOutcome]) -> None:
-        """Apply the outcomes of statements to their tables. Raises what stops the whole run: `LeaseLost`, `TransientError`."""
+        """Apply statements' outcomes to tables; raise `LeaseLost`, `TransientError`."""
         manager = self.context.manager
         for outcome in outcomes:
             step, fault = outcome.step.origin, outcome.fault
-            # First: a TargetBusy is a TransientError too, but the statement did nothing, so only its own tables wait.
+            # First: a TargetBusy is a TransientError too, but the statement did nothing, so only
+            # its own tables wait.
             if isinstance(fault, TargetBusy):
                 # The table of one that came late is halted anyway.
                 for key in () if manager.stopped.is_late(step) else manager.touches.held_up(step):
@@ -137,13 +142,15 @@ class DdlOutcomes:
             elif isinstance(fault, TableError):
                 self._stop(step, str(fault), kind=kind_of(fault))
             elif fault is not None:
-                # The outcomes after it are lost with this round, but each worker has journaled its own: the next load finds them.
+                # The outcomes after it are lost with this round, but each worker has journaled its
+                # own: the next load finds them.
                 raise fault
-            # Otherwise a fault of the round had the state reloaded in the meantime, with this in it.
+            # Otherwise a fault of the round had the state reloaded meanwhile, with this in it.
             elif (late := manager.stopped.is_late(step)) or manager.backlog.is_pending(step):
                 manager.ddl_done(step)
                 self.ledger.ddl_done(outcome.step)
-                # With the bucket's names, by which `RowJobs` knows structures; `outcome.step` has those of the target.
+                # With the bucket's names, by which `RowJobs` knows structures; `outcome.step` has
+                # those of the target.
                 self.rows.forget(step)
                 fields = {"table": str(step.name), "version": step.version, "query": step.definition.query}
                 # A late statement advances no table, so its halted table goes on where it stopped.
@@ -155,32 +162,36 @@ class DdlOutcomes:
                     # One inferred from others was never among those that were to run.
                     self.context.progress.advanced(statements=not step.inferred)
                     _log.info("ddl_finished", **fields, note=outcome.note, seconds=round(outcome.seconds, 3))
-        # What a statement stored of its tables was computed before it started; they may have changed since, such as by a halt.
+        # What a statement stored of its tables was computed before it started; they may have
+        # changed since, such as by a halt.
         self._unstored.update(key for outcome in outcomes for key in manager.touches.of(outcome.step.origin))
         if len(self._unstored) >= _MOST_UNSTORED:
             self.store()
 
     def store(self) -> None:
-        """Store the current state of the tables of statements that have ended; batched, since each call is a transaction."""
+        """Store tables of ended statements, in a batch: each call is a transaction."""
         if self._unstored:
             self.ledger.save([self.context.manager.tables[key] for key in sorted(self._unstored)])
         self._unstored.clear()
 
     def refuse(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
-        """Halt the table of a statement that cannot even start. `late`: it turned up after later rows of its table were applied."""
-        # The journal first: after a crash in between, the statement is refused again, and halts the table then.
+        """Halt the table of a statement that cannot start.
+
+        `late`: it came after later rows of its table were applied.
+        """
+        # The journal first: after a crash the statement is refused again, and halts the table.
         self.context.state.journal.refused(step, error)
         self._stop(step, error, kind=kind, late=late)
 
     def resume(self, step: DdlStep) -> None:
-        """Let the table of a statement go on that an operator has decided about, unless something else keeps it halted."""
+        """Let a table go on whose statement was decided about, unless something else halts it."""
         for key in self.context.manager.touches.held_up(step):
             table = self.context.manager.tables[key]
             table.resume()
             _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
 
     def _stop(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
-        """Halt what a statement holds up until an operator decides about it, and log the next steps."""
+        """Halt what a statement holds up until a decision about it, and log the next steps."""
         self.context.manager.stopped.note(step, late=late)
         text = f"{error}. {ways_on(step, self.context.config.downstream)}"
         # A table that is about to get another name, or has it already, stands under its old one.
@@ -216,7 +227,7 @@ class DdlScheduler:
         self._outcomes = DdlOutcomes(self.context, self.ledger, self.rows, self._queue)
 
     def apply_decisions(self, late: Sequence[DdlStep]) -> None:
-        """Halt the tables of late statements, and resume those whose statements an operator has decided about.
+        """Halt tables of late statements; resume those whose statements were decided about.
 
         `late`: statements that turned up after later rows of their tables had been applied.
         """
@@ -233,19 +244,20 @@ class DdlScheduler:
         for each in released:
             self._outcomes.resume(each.step)
         self.context.manager.left_out.try_again(self._queue.at_work, [each.step.identity for each in released])
-        # Each alone: the planner puts no late statement into a group, since it is a barrier for nothing any more.
+        # Each alone: no group has a late statement, since it is a barrier for nothing.
         for step in stopped.decided_late.values():
             self._enqueue([step])
 
     def run(self, groups: Sequence[Sequence[DdlStep]], *, to_the_end: bool) -> bool:
-        """Start statements, or check on those that run; return False if nothing more comes of it in this round.
+        """Start or check on statements; return False if nothing more comes in this round.
 
         `groups`: see `Wave.ddls`. `to_the_end`: wait until one ends, however long that takes.
         """
         for group in groups:
             self._enqueue(group)
         anything = self._start_ready() or self.context.manager.left_out.try_again(self._queue.at_work)
-        # A short pause here saves a job: the rows of the tables that these statements release go with those of all others.
+        # A short pause here saves a job: the rows of the tables that these statements release go
+        # with those of all others.
         workers = self.context.ddl_workers
         while any(since < _PATIENCE for _, since in workers.running) and self.ledger.should_continue():
             anything |= self.collect(_LOOK_UP)
@@ -258,13 +270,16 @@ class DdlScheduler:
         return anything
 
     def collect(self, seconds: float = 0.0) -> bool:
-        """Process what has ended, waiting up to `seconds` for it, and start what waited for that; return whether anything ended or started.
+        """Process ended statements within `seconds`, and start what waited for them.
+
+        Return whether anything ended or started.
 
         Raises what stops the whole run: `LeaseLost`, `TransientError`.
         """
         workers = self.context.ddl_workers
         ended = workers.collect(seconds)
-        # Before anything starts: a statement that ended lets the next one of its version start, or keeps it from starting.
+        # Before anything starts: a statement that ended lets the next one of its version start, or
+        # keeps it from starting.
         self._outcomes.apply(ended)
         # TiDB waits for open transactions, however long those last.
         is_patient = self.context.server_info.server_type == "tidb"
@@ -299,16 +314,17 @@ class DdlScheduler:
     # what starts
 
     def _enqueue(self, group: Sequence[DdlStep]) -> None:
-        """Queue a group in the order in which it can run, unless part of it was queued already or is running.
+        """Queue a group in running order, unless part of it was queued or is running.
 
-        A cycle of renames is held back until all of it can be read; one that stays incomplete for too long halts its table.
+        A cycle of renames is held back until all of it can be read; one that stays incomplete for
+        too long halts its table.
         """
         if self._queue.has(group):
             return
         manager = self.context.manager
         ordered = in_order(group, manager, self.context.target)
         step = unfinished(ordered)
-        # An operator who decided about the step that seems unfinished has said that nothing more comes.
+        # An operator who decided about the seemingly unfinished step said that it is over.
         if step is None or step.identity in self._decisions:
             self._queue.add(group, ordered)
             return
@@ -317,7 +333,7 @@ class DdlScheduler:
             self._outcomes.refuse(step, f"{reason}. Rename the tables manually")
 
     def _start_ready(self) -> bool:
-        """Start the next statement of each group whose previous one has ended; return whether any was started or refused.
+        """Start each group's next statement; return whether any was started or refused.
 
         Where one cannot run, its table halts.
         """
@@ -328,18 +344,19 @@ class DdlScheduler:
             step, decision = queued, self._decisions.get(queued.identity)
             try:
                 step = step if decision else with_homes_of_names(step, manager, target)
-                # Nothing of a decided one is looked up: if it runs at all, it is the operator's own text.
+                # A decided one is run as it is: if it runs at all, it is the operator's own text.
                 ready = decided(step, manager) if decision else prepared(step, manager, target)
             except TableError as fault:
                 if not step.makes_view or isinstance(fault, StatementRefused):
                     self._outcomes.refuse(step, str(fault), kind=kind_of(fault))
                     continue
                 ready = replace(step, refusal=str(fault), source=step)
-            # One that is not run changes no rows. An operator who decides about a statement answers for those that are beyond it.
+            # One that is not run changes no rows. An operator who decides about a statement answers
+            # for those that are beyond it.
             if decision is None and not ready.skip and (why := self._obstacle(step)):
                 self._outcomes.refuse(step, why)
                 continue
-            # What the files say about the statement's surroundings, and what an operator said about it.
+            # What the files say about the statement's surroundings, and an operator about it.
             surroundings = DdlContext(
                 database_is_ours=manager.creates_database(step),
                 database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
@@ -351,12 +368,13 @@ class DdlScheduler:
                 resumes=manager.tables[manager.touches.held_up(step)[0]].name,
                 should_continue=self.context.ddl_workers.should_continue,
             )
-            # Computed here, since the tables belong to the round's thread; the worker only stores it.
+            # Computed here: the tables belong to the round's thread; the worker only stores it.
             moved = [progress_of(table, manager) for table in manager.moved_by(step)]
-            # The order matters: rows are fenced, then workers, before the last check of the lease, and the statement starts after it.
+            # The order matters: rows are fenced, then workers, before the last check of the lease,
+            # and the statement starts after it.
             self.rows.fence()
             self.context.ddl_workers.fence(self.context.state.lease.epoch)
-            # Nothing is journaled yet, and the next round queues what has not run, so the statement is not lost.
+            # Nothing is journaled yet, and the next round queues what has not run: no loss.
             if not self.ledger.should_continue():
                 continue
             if decision is not None and decision.verb == "skip":
@@ -367,11 +385,12 @@ class DdlScheduler:
         return anything
 
     def _obstacle(self, step: DdlStep) -> str:
-        """Return why a statement may not run: rows in the quarantine, or later rows that were applied; empty if it may."""
+        """Return why a statement may not run, quarantined or later rows; empty if it may."""
         manager = self.context.manager
         touched = manager.touches.of(step)
         if any(manager.quarantined.of(key) for key in touched):
-            # No job runs beside this: what the state holds now is what it holds until the statement ends, or less.
+            # No job runs beside this: what the state holds now is what it holds until the statement
+            # ends, or less.
             manager.quarantined.replace(self.context.state.quarantine.entries())
             for key in sorted(touched):
                 entries, table = manager.quarantined.of(key), manager.tables.get(key)

@@ -1,8 +1,9 @@
-"""DdlWorkers: statements in the background, so that one that takes an hour holds up only the tables that it touches.
+"""DdlWorkers: statements in the background, so that a long one holds up only its tables.
 
-Each worker has its own connection and, at the target, its own lock (see `TargetDatabase.fence_ddl`). Before the first
-statement of an owner all idle workers are fenced, so that no former owner's statement can still start. Every decision about a
-statement, before and after it, is made by the round, in one thread; a worker only runs it.
+Each worker has its own connection and, at the target, its own lock (see
+`TargetDatabase.fence_ddl`). Before the first statement of an owner all idle workers are fenced, so
+that no former owner's statement can still start. Every decision about a statement, before and after
+it, is made by the round, in one thread; a worker only runs it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Ddl, DdlContext, TableProgress
 
 WORKERS = 4
-"""Most statements that run in parallel. A later program must not have fewer: it would leave workers of this one unfenced."""
+"""Most parallel statements. Later versions must not have fewer, or some workers stay unfenced."""
 
 _LAST_WAIT = 3.0
 """Seconds."""
@@ -46,7 +47,7 @@ class _Job:
 
 
 class DdlWorkers:
-    """Runs statements in parallel. It outlives a fault of the round: what is running then is not started a second time."""
+    """Runs statements in parallel, beyond a fault of the round, so that none starts twice."""
 
     def __init__(
         self,
@@ -56,14 +57,15 @@ class DdlWorkers:
     ) -> None:
         """Prepare the workers.
 
-        `open_runner` opens the runner of the worker with a number. `spawn` runs a function in the background (default: in a new thread).
+        `open_runner` opens the runner of the worker with a number. `spawn` runs a function in the
+        background (default: in a new thread).
         """
         self._clock = clock
         self._spawn = spawn or _in_a_thread
         self._runners = [open_runner(number) for number in range(WORKERS)]
         self._jobs: dict[DdlId, _Job] = {}
-        # Lock-free hand-over: workers only append here and then set the event; the round's thread alone pops. Appends and pops of a
-        # deque are atomic.
+        # Lock-free hand-over: workers only append here and then set the event; the round's thread
+        # alone pops. Appends and pops of a deque are atomic.
         self._ended: deque[StatementOutcome] = deque()
         self._any = threading.Event()
         self._asked: dict[DdlId, float] = {}
@@ -77,20 +79,21 @@ class DdlWorkers:
 
     @property
     def running(self) -> list[tuple[DdlStep, float]]:
-        """The statements that were started and whose end was not collected, each with the seconds since its start."""
+        """Started statements whose end was not collected, each with the seconds since its start."""
         now = self._clock.monotonic()
-        # A copy, which no other thread can change while it is read: whoever watches the program asks as well.
+        # A copy, safe from other threads while it is read: whoever watches the program asks too.
         return [(job.step, now - job.began) for job in list(self._jobs.values())]
 
     @property
     def moved(self) -> frozenset[str]:
-        """The keys of the tables that the `running` statements store at their end, or have stored by now."""
+        """Keys of the tables that the `running` statements store at their end, or stored by now."""
         return frozenset[str]().union(*(job.moved for job in self._jobs.values()))
 
     def overdue(self, seconds: float, every: float) -> list[tuple[DdlStep, float]]:
-        """Return the `running` statements that have taken at least `seconds`, each at most once in `every` seconds."""
+        """Return statements `running` for `seconds` or more, each once in `every` seconds."""
         now = self._clock.monotonic()
-        # Forget those that have ended, or a long-running program would remember each statement that ever took long.
+        # Forget those that have ended, or a long-running program would remember each statement that
+        # ever took long.
         self._asked = {identity: asked for identity, asked in self._asked.items() if identity in self._jobs}
         found = [
             (step, since)
@@ -106,11 +109,12 @@ class DdlWorkers:
         return len(self._jobs) < WORKERS
 
     def fence(self, epoch: int) -> None:
-        """End what a former owner may still be about to run; `epoch`: this owner's. Raises `TargetUnavailable` where it can't."""
-        # A new lease: another process may have been the owner in between, and may have taken the locks.
+        """End what a former owner may still run; `epoch`: ours; raise `TargetUnavailable`."""
+        # A new lease: another process may have been the owner meanwhile, and hold the locks.
         if self._fenced_for != epoch:
             self._fenced_for, self._fenced = epoch, set()
-        # A busy one is fenced once it is idle: what it runs may hold no lock, such as a statement that is only recorded.
+        # A busy one is fenced once it is idle: what it runs may hold no lock, such as a statement
+        # that is only recorded.
         for number in self._idle():
             if number not in self._fenced:
                 self._runners[number].fence()
@@ -121,7 +125,7 @@ class DdlWorkers:
         return [number for number in range(WORKERS) if number not in busy]
 
     def start(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> None:
-        """Run a statement in the background; `moved` is stored in the transaction that records it as done."""
+        """Run a statement in the background; record it as done and store `moved` at once."""
         job = _Job(step, self._idle()[0], self._clock.monotonic(), frozenset(table.table_key for table in moved))
         self._jobs[step.identity] = job
         self._spawn(lambda: self._run(job, context, moved))
@@ -144,10 +148,11 @@ class DdlWorkers:
         self._any.set()
 
     def collect(self, seconds: float) -> list[StatementOutcome]:
-        """Return what has ended since the last call; wait up to `seconds` for the first if something is running."""
+        """Return what has ended; wait up to `seconds` for the first if something is running."""
         if self._jobs and seconds and not self._ended:
             self._clock.wait(self._any, seconds)
-        # Cleared before the queue is read: an outcome that arrives in between sets the event again and is not missed.
+        # Cleared before the queue is read: an outcome that arrives in between sets the event again
+        # and is not missed.
         self._any.clear()
         ended = [self._ended.popleft() for _ in range(len(self._ended))]
         for outcome in ended:
@@ -155,10 +160,10 @@ class DdlWorkers:
         return ended
 
     def close(self) -> None:
-        """Close idle connections after a short wait for what is running; the outcome of the rest is resolved at the next start."""
+        """Close idle connections after a short wait; the next start resolves what still runs."""
         self._closed.set()
         deadline = self._clock.monotonic() + _LAST_WAIT
-        # Collected only to wait: nobody applies these outcomes any more, but each worker has journaled its own.
+        # Collected only to wait: nobody applies outcomes now, but each worker journaled its own.
         while self._jobs and (left := deadline - self._clock.monotonic()) > 0:
             self.collect(left)
         for number in self._idle():
@@ -166,7 +171,7 @@ class DdlWorkers:
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:
-    """Run `work` in a thread that does not keep the process alive; what it raises is in its outcome already."""
+    """Run `work` in a daemon thread; what it raises is in its outcome already."""
 
     def run() -> None:
         with suppress(BaseException):

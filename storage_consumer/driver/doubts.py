@@ -46,10 +46,10 @@ def with_doubt(
     soon: TableName | None = None,
     or_as: TableDefinition | None = None,
 ) -> str:
-    """Return the error that halts a table, with what to do about one that is not what it was; store that it is in doubt.
+    """Return the error that halts a table, with the remedy if it changed; store it as in doubt.
 
-    `structure`: the source's, in force where the table stands. `soon`: the name that a statement gives it, or has given it.
-    `or_as`: what the table may be as well.
+    `structure`: the source's, in force where the table stands. `soon`: the name that a statement
+    gives it, or has given it. `or_as`: what the table may be as well.
     """
     # As it is by now: what a round knows may be of before somebody changed it.
     names = [name] if soon is None else [name, soon]
@@ -83,7 +83,7 @@ def _altered(structure: TableDefinition, there: TargetTable | None, context: Rou
 
 
 def doubt_without(step: DdlStep, context: RoundContext) -> None:
-    """Store that the table of a statement that an operator has skipped is in doubt, unless rows and columns are the same without it."""
+    """Store a skipped statement's table as in doubt, unless it changes no rows or columns."""
     own = context.manager.tables.get(step.table_key)
     before = own.timeline.structure_at(step.version - 1) if own is not None else None
     definition = step.origin.definition

@@ -1,4 +1,4 @@
-"""The lease of the one writer: what is stored of its holder, whether that still runs, and how it is renewed in the background."""
+"""The writer's lease: its stored holder, whether that still runs, and renewal in background."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _log = Log("service")
 
 
 def identity(now: float) -> str:
-    """Return a unique text: host, boot and process space, process, a random number, and the time `now` (seconds since 1970, UTC)."""
+    """Return a unique text: host, boot, process space, process, random number, time `now`.
+
+    `now` is in seconds since 1970, UTC.
+    """
     since = dt.datetime.fromtimestamp(now, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"{socket.gethostname()}|{_place()}|{os.getpid()}|{uuid.uuid4().hex[:12]}|{since}"
 
@@ -38,7 +41,10 @@ def user() -> str:
 
 
 def readable(holder: str) -> str:
-    """Return how people can find a holder: ``host db1, pid 4711, since 2026-01-31T10:00:00Z``, the time of its start."""
+    """Return a holder for people: ``host db1, pid 4711, since 2026-01-31T10:00:00Z``.
+
+    The time is that of its start.
+    """
     parts = holder.split("|")
     if len(parts) < _PARTS:
         return holder
@@ -47,14 +53,14 @@ def readable(holder: str) -> str:
 
 
 def process_is_gone(holder: str) -> bool:
-    """Return whether the holder was a process of this very machine (and process space) that no longer runs."""
+    """Return whether the holder was a process of this machine and space that has ended."""
     parts = holder.split("|")
     # The host's name alone would not do: containers share names and reuse small process numbers.
     if len(parts) < _PARTS or parts[0] != socket.gethostname() or parts[1] != _place() or not parts[2].isdigit():
         return False
-    # A number that is in use again passes for the holder, which only costs the wait until its lease runs out.
+    # A reused number passes for the holder, which only costs the wait until its lease expires.
     try:
-        # Signal 0 only asks. Not by a look at /proc, which may hide the processes of other users (hidepid).
+        # Signal 0 only asks; /proc may hide other users' processes (hidepid).
         os.kill(int(parts[2]), 0)
     except ProcessLookupError:
         return True
@@ -65,9 +71,10 @@ def process_is_gone(holder: str) -> bool:
 
 
 def _place() -> str:
-    """Return a text that is equal only where a process number means the same process; random where that is not known."""
+    """Return a text that is equal where process numbers mean the same; random if unknown."""
     try:
-        # The boot: after a restart of the machine the same number is another process. The space: containers count on their own.
+        # The boot: after a restart of the machine the same number is another process. The space:
+        # containers count on their own.
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         space = Path("/proc/self/ns/pid").readlink()
     except OSError:
@@ -96,11 +103,11 @@ class Renewal:
 
     @property
     def has_run_out(self) -> bool:
-        """Whether the lease was last renewed longer ago than it lasts: anybody may take it, and the state shows no writer."""
+        """Whether the lease has expired: anybody may take it, and the state shows no writer."""
         return self._clock.monotonic() - self._renewed_at > self._ttl
 
     def check(self) -> None:
-        """Raise why the lease is no longer renewed: `LeaseLost` if another process has it; return if it still is."""
+        """Raise why the lease is no longer renewed, `LeaseLost` if taken; return if it is."""
         # The cause is more helpful than the loss that follows from it.
         if self.fault is not None:
             raise self.fault
@@ -113,8 +120,9 @@ class Renewal:
     def _run(self) -> None:
         """Renew three times per time to live, until another process has the lease.
 
-        A target that does not answer for longer than that takes nothing from us. While nobody else takes the lease, it can be
-        renewed when the target is back; if somebody does, the epoch keeps us from writing.
+        A target that does not answer for longer than that takes nothing from us. While nobody else
+        takes the lease, it can be renewed when the target is back; if somebody does, the epoch
+        keeps us from writing.
         """
         try:
             while not self._clock.wait(self._end, self._ttl / 3):
@@ -127,7 +135,7 @@ class Renewal:
             raise
 
     def _renewed(self) -> bool:
-        """Renew the lease; return False if another process has it, or the renewal failed for good."""
+        """Renew the lease; return False if another process has it or renewal failed for good."""
         asked_at = self._clock.monotonic()
         try:
             renewed = self._lease.renew(self._ttl)
@@ -138,7 +146,7 @@ class Renewal:
             _log.warning("retry", what="lease renewal", since=since, wait=round(self._ttl / 3, 1), error=str(fault))
             return True
         except StorageConsumerError as fault:
-            # Before `lost` is set, so that `check` does not take it for a lease that another process has.
+            # Before `lost` is set, so that `check` does not blame another process.
             self.fault = fault  # the round's own thread raises it
             return False
         self._failing_since, self._renewed_at = None, asked_at

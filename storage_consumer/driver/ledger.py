@@ -1,4 +1,4 @@
-"""What a round works with, and its ledger: whether it may go on, which tables halted, what is stored of them, and what was done."""
+"""What a round works with, and its ledger: going on, halted tables, stored state, work done."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RoundContext:
     loading: LoadingState | None = None
     """Loads tables from copies; None where none is loaded, as in a plan."""
     retry_quarantined: Callable[[RoundContext, Collection[str]], None] | None = None
-    """Tries quarantined rows again that operators asked for, except those of tables that a running statement touches."""
+    """Retries requested quarantined rows, except of tables that a running statement touches."""
 
 
 _log = Log("round")
@@ -68,7 +68,10 @@ class Counts:
 
 @dataclass(slots=True, kw_only=True)
 class RoundLedger:
-    """What one round did so far. Everything in the round writes to it; nobody else stores progress, except DDL with its own."""
+    """What a round did so far; everything in it writes here.
+
+    Nobody else stores progress, except DDL with its own.
+    """
 
     context: RoundContext
     stop: StopSignal
@@ -76,15 +79,20 @@ class RoundLedger:
     number: int = 1
     """Number of the round since the start of the program, from 1."""
     storage_checkpoint: int
-    """Highest storage checkpoint that any run has seen, so that a step back changes nothing; the poll of the round raises it."""
+    """Highest storage checkpoint of any run, so that a step back changes nothing; polls raise it.
+    """
     refused_checkpoint: int = 0
     """See `RoundSummary.refused_checkpoint`."""
     steps: int = 0
-    """Number of steps that took effect and are stored as done; a job that only halted tables does not count, since they retry."""
+    """Steps that took effect and are stored as done, without jobs that only halted tables.
+
+    Those retry.
+    """
     ended_early: str = ""
     """See `RoundSummary.ended_early`."""
     goes_on: bool = False
-    """Whether it ended only to poll the bucket: more of a copy is to be written, so the next round begins at once."""
+    """Whether it ended only to poll: more of a copy is to be written, so the next begins at once.
+    """
     reached_until: bool = False
     """See `RoundSummary.reached_until`."""
     written: int = 0
@@ -92,7 +100,7 @@ class RoundLedger:
     size: int = 0
     """Bytes of the data files read."""
     loaded: set[str] = field(default_factory=set)
-    """Keys of the tables whose copies were written to their end: what is stored of them is newer than what is known here."""
+    """Keys of tables whose copies are complete: what is stored of them is newer than this."""
     locked: set[str] = field(default_factory=set)
     """Keys of the tables whose statement waits for locks of other sessions."""
     stages: Counter[str] = field(default_factory=Counter)
@@ -110,9 +118,10 @@ class RoundLedger:
 
     @property
     def reach(self) -> int:
-        """How far this round may go, inclusive: the storage checkpoint, or the option `until` if that is lower.
+        """How far this round may go, inclusive: the storage checkpoint or a lower option `until`.
 
-        Only what is applied ends there. What is listed, missed or remembered of the bucket goes by the storage checkpoint.
+        Only what is applied ends there. What is listed, missed or remembered of the bucket goes by
+        the storage checkpoint.
         """
         return min(self.storage_checkpoint, self.context.config.limits.until or self.storage_checkpoint)
 
@@ -127,7 +136,7 @@ class RoundLedger:
         return sum(each.files for each in self.counts.values())
 
     def oldest_first(self, steps: Sequence[RowStep]) -> Sequence[RowStep]:
-        """Return the row steps in the order in which they are taken: under a limit the tables that are furthest behind come first.
+        """Return row steps in order; under a limit the tables furthest behind come first.
 
         Otherwise the same tables would get their turn in each round, and the others never.
         """
@@ -167,7 +176,7 @@ class RoundLedger:
         )
 
     def should_continue(self) -> bool:
-        """Return whether the next step may start; if not, the round ends early. Raises `LeaseLost` if another process has the lease."""
+        """Return whether to start the next step or end early; raise `LeaseLost` if it is lost."""
         # Before the wish to end: a process that lost its lease gives that as its reason.
         self.renewal.check()
         self.ended_early = "asked" if self.stop.requested.is_set() else ""
@@ -185,7 +194,7 @@ class RoundLedger:
     # tables
 
     def halt(self, key: str, error: str, *, kind: HaltKind, save: bool = True) -> None:
-        """Halt one table, and store why; without `save` the caller stores it, together with what else it did to the table."""
+        """Halt a table and store why; without `save` the caller stores it, with other changes."""
         table = self.context.manager.tables[key]
         # A name in the target is given by the settings alone, which are read at a start.
         if kind != "name":
@@ -209,7 +218,7 @@ class RoundLedger:
         *,
         joined: Collection[str] = (),
     ) -> None:
-        """Store the progress of tables, and of the files of sequences; `joined`: see `ports.Progress.save`."""
+        """Store the progress of tables and files of sequences; `joined`: see `ports.Progress.save`."""
         # Zeros leave the feed as it is: both of its values only grow.
         self.context.state.progress.save(
             tables=self._progress(tables),
@@ -220,7 +229,7 @@ class RoundLedger:
         )
 
     def save_rows(self, tables: Iterable[TableConsumer]) -> None:
-        """Store the progress of tables after a job for their rows, with the files that it finished."""
+        """Store the progress of tables after their job for rows, with the finished files."""
         self.context.state.progress.save(
             tables=self._progress(tables),
             sequences=self.context.manager.sequences.to_store(),
@@ -229,9 +238,10 @@ class RoundLedger:
         )
 
     def _progress(self, tables: Iterable[TableConsumer]) -> list[TableProgress]:
-        """Return what to store of tables; a statement may have moved some of them without the round knowing yet."""
-        # A worker stores the tables of its statement before the round hears of its end. Here a table may still be as a DROP, or the
-        # former step of a cycle of renames, left it, and that must not replace what the worker stored. A halt is stored all the same.
+        """Return what to store of tables; a statement may have moved some, not yet known here."""
+        # A worker stores the tables of its statement before the round hears of its end. Here a
+        # table may still be as a DROP, or the former step of a cycle of renames, left it, and that
+        # must not replace what the worker stored. A halt is stored all the same.
         moved = self.context.ddl_workers.moved
         # The end of a load has moved its table, which the next round reads.
         tables = [table for table in tables if table.key not in self.loaded]
@@ -249,7 +259,8 @@ class RoundLedger:
         self.steps += 1
         if step.skip:
             self.skipped[f"ddl: {step.skip}"] += 1
-        # Neither a structure that was created from columns nor a statement left out by the filter is a statement that ran.
+        # Neither a structure that was created from columns nor a statement left out by the filter
+        # is a statement that ran.
         self.counts[step.table_key].ddls += not (step.ensure or step.skip)
 
     # the end of the round
@@ -270,7 +281,8 @@ class RoundLedger:
             reached = _reached(manager, self.reach)
         self._save_caught_up(reached)
         sequences = manager.sequences.to_store()
-        # `lowest` can also go back, when the filter takes a table again. What the bucket has is news also where all tables wait.
+        # `lowest` can also go back, when the filter takes a table again. What the bucket has is
+        # news also where all tables wait.
         moved = reached.running > catalog.stored_checkpoint or reached.lowest != catalog.stored_lowest
         if moved or sequences or self.storage_checkpoint > catalog.stored_reach:
             self.context.state.progress.save(
@@ -286,9 +298,10 @@ class RoundLedger:
         return reached
 
     def _save_caught_up(self, reached: Checkpoints) -> None:
-        """Store how far tables are that an operator let go on, and that had nothing to do since; they follow the feed again where they can.
+        """Store tables that were let go on and idled since; where possible they follow the feed.
 
-        Their rows would show them behind for ever, below what other programs were told that all tables have reached.
+        Their rows would show them behind for ever, below what other programs were told that all
+        tables have reached.
         """
         manager, catalog = self.context.manager, self.context.manager.catalog
         follows = max(reached.running, catalog.stored_checkpoint)
@@ -307,12 +320,12 @@ class RoundLedger:
                 del catalog.stored_behind[table.key]
 
     def summary(self, reached: Checkpoints, stuck: Mapping[str, str]) -> RoundSummary:
-        """Return the result of the round. `stuck`: table key → what blocks a table that does not wait itself."""
+        """Return the round's result; `stuck`: table key → what blocks one that does not wait."""
         manager, tables = self.context.manager, list[TableSummary]()
         for table in manager.tables.values():
             counts = self.counts.get(table.key, Counts())
             state, error = table.status.shown, table.status.error
-            # It is not blocked itself, but a statement that cannot run yet, or still runs, comes before its rows.
+            # Not blocked itself: a statement before its rows cannot run yet, or still runs.
             waits_for_statement = table.key in stuck and not table.status.blocked
             if waits_for_statement:
                 state, error = TableState.WAITING, stuck[table.key]
@@ -332,7 +345,7 @@ class RoundLedger:
                     )
                 )
         loads = self.context.loading.loads.values() if self.context.loading is not None else ()
-        # A table that only a statement before its rows keeps waiting is not waiting by its own state.
+        # A table that only waits for a statement before its rows is not waiting by its state.
         waiting = {each.table for each in tables if each.state == TableState.WAITING}
         taken = [table for table in manager.tables.values() if not table.status.excluded]
         states = Counter(str(TableState.WAITING if str(t.name) in waiting else t.status.shown) for t in taken)
@@ -372,9 +385,10 @@ class RoundLedger:
 def _reached(manager: ConsumerManager, reach: int) -> Checkpoints:
     """Return how far the tables are that count for the whole. `reach`: how far the round may go."""
     tables, stored = manager.tables.values(), manager.catalog.stored_checkpoint
-    # A run that ends sooner than an earlier one takes nothing back. Where all tables are being loaded, no table is any further.
+    # A run that ends sooner than an earlier one takes nothing back. Where all tables are being
+    # loaded, no table is any further.
     found = checkpoints(tables, stored if is_all_apart(tables) else max(reach, stored))
-    # All tables that count have at least what the feed began with; one whose load was cancelled does not count.
+    # All relevant tables have at least the feed's beginning, but not those of cancelled loads.
     return Checkpoints(lowest=max(found.lowest, manager.floor), running=max(found.running, manager.floor))
 
 

@@ -1,4 +1,4 @@
-"""Which loads begin: those of a new feed that is given a copy, and those that operators request. Nothing of a refused one is written.
+"""Which loads begin, of a new feed's copy or by request. A refused one leaves nothing written.
 
 And which end since they can't go on.
 """
@@ -54,7 +54,7 @@ class LoadStarts:
     loading: LoadingState
 
     def made(self, make_copy: Callable[[Callable[[Sequence[TableName]], object]], str], seen: int) -> str:
-        """Have an export made, and return its URI; raise `ConfigError` for what it could not be used with, before it is made."""
+        """Make an export and return its URI; first raise `ConfigError` if it would be unusable."""
         config = self.context.config
         if not config.upstream.tells_time:
             raise ConfigError(
@@ -74,10 +74,10 @@ class LoadStarts:
         return make_copy(judge)
 
     def judge_feed(self, uri: str, seen: int) -> tuple[OpenCopy, list[str]]:
-        """Return the copy for a new feed, and the keys of its tables that the filter takes. `seen`: a checkpoint of the bucket from before this.
+        """Return a new feed's copy and the keys of its tables; `seen`: an earlier checkpoint.
 
-        Raises `ConfigError` where the copy cannot be used, where changes may lie between it and the changefeed, or where the target already
-        has rows in one of its tables.
+        Raises `ConfigError` where the copy cannot be used, where changes may lie between it and the
+        changefeed, or where the target already has rows in one of its tables.
         """
         copy = self.loading.copy_at(uri)
         future = refused_future(copy.snapshot, self.context.clock.now(), seen)
@@ -100,7 +100,10 @@ class LoadStarts:
         return copy, wanted
 
     def _refuse_another_time(self, where: str, copy: OpenCopy, wanted: Iterable[str]) -> None:
-        """Raise `ConfigError` if the bucket shows that a copy is not as of its TSO, `ExportUnfinished` where it may still explain it."""
+        """Raise `ConfigError` if the bucket contradicts a copy's TSO.
+
+        Raise `ExportUnfinished` where it may still explain it.
+        """
         poll = self.context.reader.look()
         shown = [read.content for read in poll.schema_files]
         for content in shown:
@@ -119,8 +122,9 @@ class LoadStarts:
         """Begin a new feed with all tables of a copy that the filter takes; see `judge_feed`."""
         copy, wanted = self.judge_feed(uri, seen)
         load_id, context = uuid.uuid4().hex, self.context
-        # The databases that the filter takes, those without tables too: a later statement may need them. Before the feed begins:
-        # until then every start does it again, and after that the copy need not be opened for it.
+        # The databases that the filter takes, those without tables too: a later statement may need
+        # them. Before the feed begins: until then every start does it again, and after that the
+        # copy need not be opened for it.
         leaves_out = context.manager.selection.filter.leaves_out
         databases = [made for made in copy.databases.values() if not leaves_out(made.name)]
         steps = database_steps(f"{OF_LOADS}{load_id}", databases, context.manager, context.target)
@@ -145,9 +149,10 @@ class LoadStarts:
             _log.warning("notice", text=_NO_DATA_FILE.format(uri, len(empty), len(tables), some_of(empty, _NAMED)))
 
     def end_left_out(self, restart: Restart) -> bool:
-        """End the loads of tables that the filter has left out since they began; return whether there are any.
+        """End loads of tables left out since they began; return whether there are any.
 
-        What is stored of such a table says that it was left out, so it does not go on without another copy.
+        What is stored of such a table says that it was left out, so it does not go on without
+        another copy.
         """
         begun = (LoadPhase.LOADING, LoadPhase.JOINING)
         ended = [load for key, load in restart.loads.items() if load.phase in begun and key in restart.excluded]
@@ -158,12 +163,13 @@ class LoadStarts:
         return bool(ended)
 
     def is_any_ready(self, busy: Collection[str]) -> bool:
-        """Return whether a load may begin that an operator has requested: one that waits must not have all be read anew in each round."""
+        """Return whether a requested load may begin; waiting ones must not have all be reread."""
         for load in self.context.state.loads.requested():
             if self._statement_before(load, busy):
                 continue
             try:
-                # Only of a copy that did not answer is it asked here whether it does by now: `begin_requested` opens it anyway.
+                # Only of a copy that did not answer is it asked here whether it does by now:
+                # `begin_requested` opens it anyway.
                 if load.source not in self.loading.waits.away or self._answers(load):
                     return True
             except ConfigError:
@@ -175,14 +181,17 @@ class LoadStarts:
         return self.loading.answered(load, self.context.clock, self.context.config.downstream) is not None
 
     def _statement_before(self, load: Load, busy: Collection[str]) -> str:
-        """Return which statement may still touch the table of a load and will end by itself, or ""; `busy`: the tables that running ones touch."""
+        """Return a statement that may still touch a load's table but will end, or "".
+
+        `busy`: the tables that running ones touch.
+        """
         version, is_halted = self.context.state.loads.unsettled(load)
         if load.table_key in busy or (version and not is_halted):
             return f"with version {version}" if version else "that runs now"
         return ""
 
     def begin_requested(self, restart: Restart, busy: Collection[str]) -> bool:
-        """Begin the loads that operators have requested, or store why they cannot begin; return whether any began.
+        """Begin requested loads, or store why they cannot begin; return whether any began.
 
         Loads of tables that are `busy` wait, and so do those whose copies do not answer.
         """
@@ -219,7 +228,7 @@ class LoadStarts:
         return {load.table_key: routes.target(load.name) for load in loads} if routes else None
 
     def _judged(self, load: Load, restart: Restart) -> Load:
-        """Return a requested load as it begins; raise `ConfigError` where the copy cannot be used for the table."""
+        """Return a requested load as it begins; raise `ConfigError` if the copy is unusable."""
         manager, selection = self.context.manager, self.context.manager.selection
         version, _ = self.context.state.loads.unsettled(load)
         if version:
@@ -237,7 +246,8 @@ class LoadStarts:
             raise ConfigError(
                 f"{load.source} does not hold the table {load.name}: it holds {held or 'none that the filter takes'}"
             )
-        # The names in bucket and target of all other tables that are there; those that an operator has left out stay as they are.
+        # The names in bucket and target of all other tables that are there; those that an operator
+        # has left out stay as they are.
         occupied = [names for key, names in restart.targets.items() if key != load.table_key]
         skipped = [manager.tables[k].name for k in restart.skipped if k in manager.tables and k != load.table_key]
         occupied += [(name, selection.routes.target(name)) for name in skipped]
@@ -264,7 +274,10 @@ class LoadStarts:
         return replace(found, load_id=load.load_id, phase=LoadPhase.LOADING)
 
     def _refuse_rows(self, names: Iterable[TableName], remedy: str) -> None:
-        """Raise `ConfigError` if the target has rows in one of these tables, which would stay among those of the copy, or a view of that name."""
+        """Raise `ConfigError` if the target has rows or a view in place of one of these tables.
+
+        Such rows would stay among those of the copy.
+        """
         there = described(names, self.context.manager, self.context.target)
         if views := [str(found.name) for found in there.values() if found.is_view]:
             raise ConfigError(
@@ -299,7 +312,10 @@ def _warn_of_empty(loads: Iterable[Load]) -> None:
 
 
 def _too_old(load: Load, snapshot: int, checkpoint: int, restart: Restart) -> str:
-    """Return what a copy as of a TSO lacks that no file will bring any more, and the next step; or "". `checkpoint`: the table's."""
+    """Return what a copy lacks that no file will bring, and the next step; or "".
+
+    `checkpoint`: the table's.
+    """
     if snapshot < checkpoint and load.table_key in restart.excluded:
         # One that is skipped still goes on being passed over while it is exported.
         now = (
@@ -322,7 +338,7 @@ def is_new_feed(restart: Restart, storage_checkpoint: int) -> bool:
     """Return whether nothing has been applied, loaded or seen of a feed yet."""
     # What is only requested does not make a feed begin.
     begun = any(load.phase != LoadPhase.REQUESTED for load in restart.loads.values())
-    # The statements of copies are none of the feed: the databases of one are created before it begins.
+    # A copy's statements are not the feed's: its databases are created before it begins.
     ran = any(not is_of_copy(identity.table_dir) for identity in restart.journalled)
     # A table at 0 was only listed, or halted before anything of it was applied.
     moved = any(restart.tables.values())

@@ -1,7 +1,7 @@
-"""Loading tables from copies: their structures are created first, then their parts are written, a few in each job.
+"""Load tables from copies: create their structures, then write their parts, a few per job.
 
-A table that is loaded stands still otherwise. When the last part of its copy is written, what is stored of it is as after any other copy,
-and the next round reads that.
+A table that is loaded stands still otherwise. When the last part of its copy is written, what is
+stored of it is as after any other copy, and the next round reads that.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from storage_consumer.telemetry import Log
 _log = Log("load")
 
 _ALONE, _BESIDE_OTHERS = 20.0, 2.0
-"""Seconds that a job with parts of copies should take: while nothing else is to be done, and while other tables go on."""
+"""Seconds that a job with copies' parts should take: alone, and while other tables go on."""
 _EMPTYING = {
     DdlKind.DROP_TABLE: "DROP TABLE",
     DdlKind.DROP_VIEW: "DROP VIEW",
@@ -109,7 +109,7 @@ class LoadJobs:
         return steps
 
     def note(self, steps: Iterable[RowStep], written: Collection[str], seconds: float) -> None:
-        """Store how far loads are after a job that took `seconds`; `written`: the keys of the tables whose steps it wrote."""
+        """Store loads' progress after a job of `seconds`; `written`: keys of tables written."""
         done = [step for step in steps if step.origin and step.table_key in written]
         if not done:
             return
@@ -143,7 +143,10 @@ class LoadJobs:
     # one load
 
     def _open(self) -> list[Load]:
-        """Return the loads whose tables are neither halted nor left out: small tables first, then views as the copy has them."""
+        """Return loads to continue: small tables first, then views as the copy has them.
+
+        Their tables are neither halted nor left out.
+        """
         tables, loads = self.context.manager.tables, []
         for load in self.loading.loads.values():
             table = tables.get(load.table_key)
@@ -156,7 +159,7 @@ class LoadJobs:
         return self.loading.copy_at(load.source).tables[load.table_key]
 
     def _is_ready(self, load: Load) -> bool:
-        """Return whether the target has the table; create it if it does not. A table that cannot be created halts."""
+        """Return whether the target has the table; create it, or halt it if that fails."""
         if load.load_id in self.loading.created:
             return True
         copy = self._copy_of(load)
@@ -189,7 +192,10 @@ class LoadJobs:
         return True
 
     def _copy_of(self, load: Load) -> OpenCopy | None:
-        """Return the copy of a load; None if it cannot be read: its table waits where nothing answers, and else halts. The others go on."""
+        """Return a load's copy; None if unreadable: its table waits for an answer, or halts.
+
+        The others go on.
+        """
         downstream = self.context.config.downstream
         try:
             copy = self.loading.answered(load, self.context.clock, downstream)
@@ -220,7 +226,8 @@ class LoadJobs:
         # A restart finds the table of its own load: with rows, which stay.
         if there is None or journal.entry(create) is not None:
             return [*steps, create]
-        # Rows are written into tables only, so nothing of this load is lost where somebody has put a view there since.
+        # Rows are written into tables only, so nothing of this load is lost where somebody has put
+        # a view there since.
         if load.done:
             return steps
         if there.is_view:
@@ -239,18 +246,19 @@ class LoadJobs:
         return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
 
     def _is_as_copied(self, load: Load, copy: OpenCopy, there: TargetTable) -> bool:
-        """Return whether a table that the target has can take the copy as it is, and then go on with what comes after it.
+        """Return whether a target's table can take the copy as it is, and what follows it.
 
-        The statements that the copy holds will not run. So where some of them may be still to come, the table has to be created anew.
+        The statements that the copy holds will not run. So where some of them may be still to come,
+        the table has to be created anew.
         """
         wanted = copy.tables[load.table_key].definition
         columns = [folded_name(column.name) for column in wanted.columns]
         if columns != [folded_name(column.name) for column in there.columns if not column.generated]:
             return False
-        # Nothing is known of the keys, collations, expressions and triggers of one that somebody else made.
+        # Unknown of a table made by others: its keys, collations, expressions and triggers.
         if not self.loading.is_ours(there.name):
             return False
-        # One that lacks an index, as a table that was made from its columns, does not get it by the rows.
+        # One without an index, as made from its columns, does not get it by the rows.
         if _tells_less_apart(there, wanted.query) or there.indexes < index_count(wanted.query):
             return False
         # Before it is emptied: such as one with another primary key.
@@ -265,7 +273,8 @@ class LoadJobs:
         may_come = self.ledger.reach <= load.low
         if may_come or any(s.table_key == load.table_key and s.version <= load.low for s in manager.backlog):
             return False
-        # What was passed over while the table was left out shows in nothing else, such as a key that the source has dropped.
+        # What was passed over while the table was left out shows in nothing else, such as a key
+        # that the source has dropped.
         table = manager.tables[load.table_key]
         for step in table.timeline.statements(table.copies.copied_at + 1, load.low):
             entry = self.context.state.journal.entry(step) if manager.backlog.has_run(step) else None
@@ -274,7 +283,7 @@ class LoadJobs:
         return True
 
     def _must_wait(self, load: Load) -> bool:
-        """Return whether a load cannot begin before its database is created; halt the table where that would be never."""
+        """Return whether a load waits for its database; halt the table if for ever."""
         manager, schema = self.context.manager, load.name.schema
         # The versions of the statements that have not run and create its database, up to its copy.
         creating = [
@@ -284,7 +293,7 @@ class LoadJobs:
             and manager.floor < step.version <= load.low
             and folded_name(step.name.schema) == folded_name(schema)
         ]
-        # Such a one stands behind a DROP DATABASE, which waits for the database's older tables, as this one is.
+        # It follows a DROP DATABASE, which waits for the database's older tables, like this one.
         first = manager.tables[load.table_key].files.first
         if version := next((version for version in creating if 0 < first < version), 0):
             downstream = self.context.config.downstream
@@ -297,7 +306,7 @@ class LoadJobs:
         # One at exactly the storage checkpoint may not be there yet.
         place = manager.selection.routes.target(TableName(schema=schema, table=""))
         may_come = self.ledger.reach <= load.low and not self.context.target.existing([place])
-        # Also one that was sent and whose outcome is not known yet: it would find the database there and fail.
+        # Also one that was sent, outcome unknown: it would find the database there and fail.
         waits = may_come or bool(creating)
         if waits:
             self.loading.waits.tell(
@@ -324,7 +333,7 @@ def _rows_of(load: Load, definition: TableDefinition) -> RowStep:
 
 
 def refuse_unmade(create: DdlStep, manager: ConsumerManager, target: Target) -> None:
-    """Raise `TableError` if a statement of a copy would not be run: what is in its place in the target must not go first."""
+    """Raise `TableError` if a copy's statement must not run: what is in its place stays first."""
     if skip := prepared(create, manager, target).skip:
         raise NotReplicable(
             f"{create.name} stays as it is in the target, since the copy's would not be created: {skip}"
@@ -334,11 +343,11 @@ def refuse_unmade(create: DdlStep, manager: ConsumerManager, target: Target) -> 
 def database_steps(
     folder: str, wanted: Iterable[TableDefinition], manager: ConsumerManager, target: Target
 ) -> list[DdlStep]:
-    """Return the statements that create those of these databases that the target lacks; `folder`: of their identities in the journal."""
+    """Return CREATE statements for missing databases; `folder`: of their journal identities."""
     routes = manager.selection.routes
     places: dict[TableName, TableDefinition] = {}
     for made in wanted:
-        # Where tables of one database go to several, each of those is created before its first table.
+        # Where a database's tables go to several, each is created before its first table.
         if not routes.splits(made.name.schema):
             places.setdefault(routes.target(made.name).folded(), made)
     there = target.existing(places) if places else {}
@@ -358,14 +367,15 @@ def surroundings_of(step: DdlStep, copy: OpenCopy, context: RoundContext) -> Ddl
 
 
 def _copied(folder: str, table_key: str, definition: TableDefinition) -> DdlStep:
-    """Return a statement of a copy. `folder`: of its identity in the journal, where it stands beside those of the bucket."""
+    """Return a copy's statement; `folder`: its journal identity's, beside the bucket's own."""
     return DdlStep(table_dir=f"{folder}/{key_of(definition.name)}"[:500], table_key=table_key, definition=definition)
 
 
 def _tells_less_apart(there: TargetTable, create: str) -> bool:
-    """Return whether rows that differ at the source may be one row to a key of the target, which would push one of them out.
+    """Return whether the target's key may equate rows that differ at the source, losing one.
 
-    It has a unique key that the copy's CREATE TABLE does not imply, or compares the texts of a key less strictly.
+    It has a unique key that the copy's CREATE TABLE does not imply, or compares the texts of a key
+    less strictly.
     """
     wanted, binary = unique_keys(create), binary_columns(create)
     keyed = {folded_name(column) for key in there.unique_keys for column in key.columns}
@@ -374,7 +384,8 @@ def _tells_less_apart(there: TargetTable, create: str) -> bool:
     if keyed & lax & binary or len(there.expression_keys) > sum("" in key for key in wanted):
         return True
     for key in there.unique_keys:
-        # Rows that differ in a known key's columns differ in one that has all of them, and as many of their characters.
+        # Rows that differ in a known key's columns differ in one that has all of them, and as many
+        # of their characters.
         lengths = {
             folded_name(name): prefix or math.inf for name, prefix in zip(key.columns, key.prefixes, strict=True)
         }
@@ -386,12 +397,12 @@ def _tells_less_apart(there: TargetTable, create: str) -> bool:
 
 
 def statement_of(load: Load, definition: TableDefinition) -> DdlStep:
-    """Return a statement of a copy; its identity in the journal is that of the load, so that another load runs it again."""
+    """Return a copy's statement with the load's identity: another load runs it again."""
     return _copied(f"{OF_LOADS}{load.load_id}", load.table_key, definition)
 
 
 def _emptying(load: Load, wanted: TableDefinition, kind: DdlKind) -> DdlStep:
-    """Return the statement that makes room for a copy: that empties the table, or drops the table or view."""
+    """Return the statement that makes room for a copy: it empties or drops table or view."""
     query = f"{_EMPTYING[kind]} {quote(wanted.name.schema)}.{quote(wanted.name.table)}"
     # Another checksum than the CREATE's, which has the same version.
     return statement_of(load, replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ kind))

@@ -1,4 +1,4 @@
-"""The copies that tables are loaded from, such as exports: what is known of one that is open, and of the loads of this process."""
+"""The copies that tables are loaded from, such as exports, and this process's loads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = Log("load")
 FIRST_RATE = 1 << 20
 """Bytes in a second, until a job has shown it."""
 LOOK_AGAIN = 30.0
-"""Seconds after which a copy is asked for again where nothing answered: each attempt can take long, and other tables wait for it."""
+"""Seconds until an unanswered copy is asked for again: attempts are long, and tables wait."""
 WaitsFor = Literal["statement", "database", "store"]
 """What a load may wait for."""
 
@@ -66,7 +66,7 @@ class LoadWaits:
     """Which loads wait, and for what."""
 
     away: dict[str, tuple[float, str]] = field(default_factory=dict)
-    """URI of a copy that did not answer → until when it is not asked for again, by the clock that does not jump; and the error."""
+    """URI of an unanswered copy → when to ask again, by the monotonic clock; and the error."""
     told: set[tuple[str, WaitsFor]] = field(default_factory=set)
     """Load id, and what it was logged to wait for."""
 
@@ -79,7 +79,7 @@ class LoadWaits:
 
 @dataclass(slots=True)
 class LoadingState:
-    """What lasts longer than a round: the copies that are open, and how far the loads of this process are."""
+    """What outlasts a round: open copies, and how far this process's loads are."""
 
     open_copy: Callable[[str], OpenCopy]
     """Opens the copy at a URI; raises `ExportRefused` and what storages raise."""
@@ -90,8 +90,10 @@ class LoadingState:
     is_ours: Callable[[TableName], bool]
     """Whether our own statements have made a table of the target what it is, as far as is known."""
     make_copy: Callable[[Callable[[Sequence[TableName]], object]], str] | None = None
-    """Exports the source, which a new feed begins with, and returns the URI of that, after it has given the names of all tables to a function
-    that may raise; None: nobody asked for it."""
+    """Exports the source for a new feed and returns its URI; None: nobody asked for it.
+
+    First it gives the names of all tables to a function that may raise.
+    """
     copies: dict[str, OpenCopy] = field(default_factory=dict)
     """By URI."""
     loads: dict[str, Load] = field(default_factory=dict)
@@ -109,12 +111,12 @@ class LoadingState:
     """The epoch for which former owners were fenced."""
 
     def follow(self, former: LoadingState | None) -> None:
-        """Keep what still holds of `former`, which this process had until it read the state anew."""
+        """Keep what still holds of `former`, this process's state before it was read anew."""
         if former is None:
             return
         # Nothing is asked for or logged more often.
         self.waits, self.refused = former.waits, former.refused
-        # Loads of many tables end one by one: what was looked at for the others is not looked at again for each.
+        # Loads of many tables end one by one: what was read for others is not read again.
         if former.ended and former.loads:
             self.copies, self.created = former.copies, former.created
             self.rate, self.fenced_for = former.rate, former.fenced_for
@@ -126,7 +128,7 @@ class LoadingState:
         return self.copies[uri]
 
     def answered(self, load: Load, clock: Clock, downstream: Downstream) -> OpenCopy | None:
-        """Return the copy of a load, or None if nothing answers where it is: then it is asked for again after `LOOK_AGAIN` seconds.
+        """Return a load's copy, or None without an answer: ask again after `LOOK_AGAIN` seconds.
 
         Raises `ExportRefused`.
         """
@@ -184,7 +186,10 @@ def loads_to_begin(uri: str, copy: OpenCopy, wanted: Iterable[str], load_id: str
 
 
 def copy_of(export: Export, origin: Upstream) -> OpenCopy:
-    """Return an export as a copy; raise `ExportRefused` if it does not say as of when it is. `origin`: its files, and how they are written."""
+    """Return an export as a copy; raise `ExportRefused` without its TSO.
+
+    `origin`: its files, and how they are written.
+    """
     if not export.snapshot:
         raise ExportRefused(export.snapshot_hint)
     tables = {}
@@ -205,7 +210,7 @@ def copy_of(export: Export, origin: Upstream) -> OpenCopy:
 
 
 def with_form(origin: Upstream, export: Export, bucket_time_zone: str) -> Upstream:
-    """Return the origin of an export with what its files show of how they are written; the zone that they state comes first."""
+    """Return an export's origin with the format that its files show, first their zone."""
     zone = export.time_zone or origin.time_zone
     options = replace(
         origin.dump,

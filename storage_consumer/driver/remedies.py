@@ -19,7 +19,7 @@ _AGAIN: tuple[Verb, Verb] = ("pause", "reload-done")
 
 
 def ways_on(step: DdlStep, downstream: Downstream) -> str:
-    """Return the next steps after a statement that stopped its table; the password of a URI is hidden."""
+    """Return the next steps after a statement stopped its table; hide passwords of URIs."""
     done, skip, instead = (ddl_command(verb, step, downstream) for verb in ("done", "skip", "replace"))
     return (
         f"Next steps: if you ran it manually: {done} -- to skip it: {skip} -- to run another statement instead: "
@@ -47,7 +47,7 @@ def ddl_command(verb: str, step: DdlStep, downstream: Downstream) -> str:
 
 
 def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
-    """Return ``storage-consumer table VERB …`` for a table; the TSO of a copy is left to be filled in."""
+    """Return ``storage-consumer table VERB …`` for a table; a copy's TSO is to be filled in."""
     return plain_command(verb, name, shlex.join(reaching(downstream)))
 
 
@@ -63,12 +63,15 @@ def cancel_command(name: TableName, downstream: Downstream) -> str:
 
 
 def load_command(name: TableName, downstream: Downstream) -> str:
-    """Return ``storage-consumer load …`` for a table; the URI of the copy is left to be filled in."""
+    """Return ``storage-consumer load …`` for a table; the copy's URI is to be filled in."""
     return f"{copy_commands(name)[0]} {shlex.join(reaching(downstream))}"
 
 
 def copy_again(name: TableName, downstream: Downstream) -> str:
-    """Return how a table goes on that a load has halted for its copy: with that one, or another. None is taken while a load is open."""
+    """Return how a table goes on that a load has halted for its copy: by that or another.
+
+    None is taken while a load is open.
+    """
     return (
         f"If you put that one back, run: {table_command('resume', name, downstream)} -- to load another one: {cancel_command(name, downstream)} "
         f"-- once the consumer has obeyed that, so that the table stands still: {table_command('pause', name, downstream)} -- then export it, "
@@ -87,7 +90,7 @@ def missing_table(name: TableName, place: TableName, downstream: Downstream) -> 
 
 
 def with_a_way_on(error: str, name: TableName, downstream: Downstream) -> str:
-    """Return a message that halts a table with the command that tries the table again, unless it names a command already."""
+    """Return a halt's message with the command to retry, unless it names a command already."""
     # Not the flag alone: that may be part of what the message quotes of a file.
     # `run` names the file that has the password among those that were given.
     if shlex.join(reaching(replace(downstream, password_in=()))) in error:

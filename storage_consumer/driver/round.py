@@ -1,6 +1,7 @@
-"""One round: poll, take in what is new, then wave after wave of rows and DDL until nothing more can be done.
+"""One round: poll, take in what is new, then rows and DDL, wave by wave, until all is done.
 
-`Intake` hands schema files and data files to their tables, with what they show to be lost, late or left out.
+`Intake` hands schema files and data files to their tables, with what they show to be lost, late or
+left out.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class Intake:
     ledger: RoundLedger
 
     def take(self, poll: Poll) -> list[DdlStep]:
-        """Hand what was listed to the manager; return the statements that came too late to run in their place."""
+        """Hand listed files to the manager; return statements that came too late."""
         manager = self.context.manager
         self._warn(poll)
         if poll.changed:
             self.ledger.skipped["object: content changed under a known name, read again"] += poll.changed
         self.ledger.skipped.update({f"object: {reason}": count for reason, count in poll.ignored.items()})
-        # Before anything is dispatched: tables that waited in the last round get another try with what is new.
+        # Before anything is dispatched: tables that waited get another try with what is new.
         manager.new_round(tso_of(self.context.clock.now()))
         placed = self._definitions(poll)
         manager.finished_files += poll.finished
@@ -63,7 +64,7 @@ class Intake:
             {definition.path: table_dir for table_dir, definition in placed},
             poll.data_files,
         )
-        # Not before all files are dispatched: whether a copy holds a statement depends on others of its version.
+        # After all files are dispatched: a copy's statements depend on others of their version.
         covered = manager.covered(self.ledger.storage_checkpoint)
         # Before anything is stored of a table: by that a feed would have begun.
         reached = self.ledger.storage_checkpoint
@@ -76,19 +77,21 @@ class Intake:
         self._let_go_of_dropped()
         # Progress of tables and files that the poll changed.
         moved = manager.catalog.taken_over() + manager.catalog.vanished(poll.vanished)
-        # Rows of files rewritten unseen. Stored with the record that they were: else a process that ends in between forgets the loss.
+        # Rows of files rewritten unseen. Stored with the record that they were: else a process that
+        # ends in between forgets the loss.
         overwritten = manager.catalog.overwritten(poll.overwritten)
         for key, error in overwritten.items():
             self.ledger.halt(key, error, kind="gap", save=False)
         moved += [manager.tables[key] for key in overwritten]
-        # Unread files may expire. They are stored as listed before any row is, so that a later run misses those that are gone by then.
+        # Unread files may expire. They are stored as listed before any row is, so that a later run
+        # misses those that are gone by then.
         moved += manager.note_listed(reached, poll.continues_from)
         manager.sequences.leave_out(self.context.reader.left_out())
         rewound = manager.sequences.rewound()
         if moved or rewound:
             self.ledger.save(moved, rewound)
-        # Statements whose effects copies hold do not run, so the target keeps what they removed at the source: only a person can tell
-        # whether it may go.
+        # Statements whose effects copies hold do not run, so the target keeps what they removed at
+        # the source: only a person can tell whether it may go.
         names = [gone_by(step, manager.tables) for step in covered]
         gone = [name for name in names if name is not None]
         there = described(gone, manager, self.context.target) if gone else {}
@@ -114,8 +117,8 @@ class Intake:
     def _warn(self, poll: Poll) -> None:
         """Log what is odd about the bucket as a whole.
 
-        At a start this includes that TiCDC may have deleted files before they were read: whole days that are gone leave no gap in
-        the numbers of the files.
+        At a start this includes that TiCDC may have deleted files before they were read: whole days
+        that are gone leave no gap in the numbers of the files.
         """
         for warning in poll.warnings:
             _log.warning("storage_warning", text=warning)
@@ -134,7 +137,7 @@ class Intake:
     # schema files
 
     def _definitions(self, poll: Poll) -> list[_Placed]:
-        """Keep the content of the new schema files, and return it with that of vanished ones; halt the tables of unreadable ones."""
+        """Return new schema files' content and vanished ones'; halt tables of unreadable ones."""
         placed: list[_Placed] = []
         unreadable: list[tuple[ReadSchemaFile, str]] = []
         catalog = self.context.manager.catalog
@@ -145,7 +148,8 @@ class Intake:
                 catalog.unreadable.pop(read.file.stored.path, None)
             except TableError as fault:
                 unreadable.append((read, str(fault)))
-        # Before anything comes of them: from here on a file may vanish from the bucket, and its statement still runs.
+        # Before anything comes of them: from here on a file may vanish from the bucket, and its
+        # statement still runs.
         self.context.state.history.keep(placed)
         # Of schema files that no listing shows, what was kept of them, where it is needed.
         vanished: list[_Placed] = []
@@ -154,8 +158,8 @@ class Intake:
             # Without its structure no data file of a directory can be decoded.
             if not catalog.has_structure((version, table_dir)):
                 vanished += self._kept(table_dir, version)
-        # Statements that did not run. Later rounds have them in their backlog; only the first one after a start knows nothing but
-        # what is listed.
+        # Statements that did not run. Later rounds have them in their backlog; only the first one
+        # after a start knows nothing but what is listed.
         if self.context.manager.is_new:
             shown |= {(definition.version, table_dir) for table_dir, definition in vanished}
             for table_dir, version in self.context.state.history.unresolved():
@@ -171,13 +175,13 @@ class Intake:
         return placed
 
     def _definition(self, read: ReadSchemaFile) -> TableDefinition:
-        """Return the content of a schema file, or what was kept of one that vanished before it was read; raise why there is neither."""
+        """Return a schema file's content, as kept if it vanished; raise why there is neither."""
         if isinstance(read.content, TableDefinition):
             return read.content
         if not isinstance(read.content, FilesMissing):
             raise read.content
         file, kept = read.file, self.context.state.history.kept(read.file.table_dir, read.file.version)
-        # A version directory may have several schema files; the name of this one says which content is meant.
+        # A version directory may have several schema files; this one's name says which counts.
         same = [definition for definition in kept if file.checksum in (None, definition.checksum)]
         if not same:
             raise read.content
@@ -199,7 +203,7 @@ class Intake:
     # tables
 
     def _pass_over(self) -> None:
-        """Skip what the filter leaves out; halt tables whose name in the target is another's or reserved."""
+        """Skip what the filter leaves out; halt tables whose target name is taken or reserved."""
         manager = self.context.manager
         if left_out := manager.left_out_files:
             self.ledger.skipped["object: data file of a table that the filter leaves out"] += left_out
@@ -208,10 +212,11 @@ class Intake:
         if left_out or skipped:
             self.context.reader.leave_out(manager.catalog.left_out_directories())
         for key, error in manager.refuse_places().items():
-            self.ledger.halt(key, error, kind="name")  # stored without a place, so that another route may be given
+            # stored without a place, so that another route may be given
+            self.ledger.halt(key, error, kind="name")
 
     def _let_go_of_dropped(self) -> None:
-        """End the halt of tables that the source dropped while the filter left them out; not while the target has their old rows."""
+        """End halts of tables dropped while filtered out; not while the target has old rows."""
         manager = self.context.manager
         dropped = {t.key: v for t in manager.tables.values() if (v := dropped_unseen(t, manager.lifetimes))}
         routes = manager.selection.routes
@@ -243,14 +248,18 @@ def _log_vanished(kept: Sequence[TableDefinition]) -> None:
 def run_round(
     context: RoundContext, ledger: RoundLedger, *, take_last_ddl: bool, stable_checkpoint: int
 ) -> RoundSummary:
-    """Apply what the storage checkpoint covers, and return what was done. Raises only what stops the whole run.
+    """Apply what the storage checkpoint covers; raise only what stops the whole run.
 
-    `take_last_ddl`: whether to run a DDL at exactly the storage checkpoint too, and to wait for the end of every statement.
-    `stable_checkpoint`: a storage checkpoint that stood still for long enough to run a DDL at exactly that ts; -1 for none.
+    Return what was done.
+
+    `take_last_ddl`: whether to run a DDL at exactly the storage checkpoint too, and to wait for the
+    end of every statement. `stable_checkpoint`: a storage checkpoint that stood still for long
+    enough to run a DDL at exactly that ts; -1 for none.
     """
     manager = context.manager
     _round_log.debug("round_started", number=ledger.number)
-    # What the poll reads as the checkpoint was written before the listing began, so the listing has all that it promises.
+    # What the poll reads as the checkpoint was written before the listing began, so the listing has
+    # all that it promises.
     with ledger.stage("poll"):
         poll = context.reader.poll()
         ledger.storage_checkpoint = checkpoint = max(poll.checkpoint, ledger.storage_checkpoint)
@@ -263,7 +272,8 @@ def run_round(
         storage_checkpoint=checkpoint,
         statements=manager.backlog.upto(reach),
     )
-    # Statements at exactly the checkpoint may still be missing from the bucket. One of them that ran shows that all were stored.
+    # Statements at exactly the checkpoint may still be missing from the bucket. One of them that
+    # ran shows that all were stored.
     is_stable = (
         take_last_ddl or reach < checkpoint or checkpoint == stable_checkpoint or manager.backlog.is_half_done(reach)
     )
@@ -284,7 +294,7 @@ def run_round(
     stuck = {}
     if not ledger.ended_early:
         stuck = manager.stuck(reach, is_stable=reach < checkpoint) | ddls.still_running()
-        # A statement at exactly that ts may still come, unless the storage checkpoint has passed it.
+        # A statement at exactly that ts may still come, unless the storage checkpoint passed it.
         is_there = is_stable and not unreached(manager.tables, manager.touches.pending(), reach, stuck)
         ledger.reached_until = is_there and reach == context.config.limits.until
     summary = ledger.summary(reached, stuck)
@@ -297,8 +307,8 @@ def _apply(
 ) -> None:
     """Do wave after wave, until nothing more can be done, or the round ends early.
 
-    `is_stable`: whether all DDL at exactly the end of the round's reach are stored; `to_the_end`: whether to wait for every statement,
-    and to load all tables.
+    `is_stable`: whether all DDL at exactly the end of the round's reach are stored; `to_the_end`:
+    whether to wait for every statement, and to load all tables.
     """
     rows, ddls = work
     loads = LoadJobs(context, ledger, context.loading, rows.fence) if context.loading is not None else None
@@ -319,7 +329,8 @@ def _apply(
             if went_on:
                 continue
         copied = loads.steps() if loads is not None else []
-        # Nothing started, nothing ended, and nothing is to be written: the rest waits for a file, for time, or for an operator.
+        # Nothing started, nothing ended, and nothing is to be written: the rest waits for a file,
+        # for time, or for an operator.
         if not (wave.rows or copied):
             break
         # The bucket is polled again before more parts are loaded, so that the other tables keep up.

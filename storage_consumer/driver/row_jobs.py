@@ -1,4 +1,4 @@
-"""The jobs of a round: the row steps of a wave as one job, and its reports as progress of their tables."""
+"""The jobs of a round: a wave's row steps as one job, its reports as progress of tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _Planned = tuple[RowStep, TablePlan]
 
 @dataclass(slots=True)
 class RowJobs:
-    """Writes rows, one job for each wave; knows the target's tables as they were when the round first needed them."""
+    """Writes rows, a job per wave; knows the target's tables as first needed in the round."""
 
     context: RoundContext
     ledger: RoundLedger
@@ -55,15 +55,15 @@ class RowJobs:
     _waves: int = 0
     """Number of jobs so far."""
     _may_be_late: bool = True
-    """Whether a job ran since the last fence, or may have before this round: one of its tasks may still be about to write."""
+    """Whether a task may be about to write: one of a job since the last fence, or before."""
 
     def write(self, steps: Sequence[RowStep]) -> frozenset[str]:
-        """Run one job for the row steps of all tables that can run, and store what it did; return the keys of the tables that it wrote."""
+        """Run a job for all row steps that can run, store its work, and return the keys written."""
         planned = self._planned(steps)
         if not planned:
             return frozenset()
         by_table = self._run(planned)
-        # The former states of all rows are gone or replaced by now, so whatever is in a row's way stays there.
+        # All rows' former states are gone or replaced by now: what blocks a row stays there.
         if again := [
             (step, replace(plan, is_settled=True, has_entries=plan.has_entries or plan.quarantine is not None))
             for step, plan in planned
@@ -91,8 +91,8 @@ class RowJobs:
                 )
         tables = self.context.manager.tables
         moved = [tables[step.table_key] for step, _, outcome in outcomes if self._acknowledge(step, outcome)]
-        # The rows are committed. After a crash before this the same job runs again: last states are idempotent, and keyless
-        # tables have moved their stored checkpoints with their rows.
+        # The rows are committed. After a crash before this the same job runs again: last states are
+        # idempotent, and keyless tables have moved their stored checkpoints with their rows.
         self.ledger.save_rows(moved)
         if any(table.status.stored != TableState.HALTED for table in moved):
             self.ledger.steps += 1
@@ -140,14 +140,14 @@ class RowJobs:
         return (self.context.config.upstream, *(loading.origins() if loading is not None else ()))
 
     def fence(self) -> None:
-        """Keep late tasks of earlier jobs from writing. Called before a statement starts: they would write rows of the former structure."""
+        """Keep late tasks of earlier jobs from writing the former structure, before a statement."""
         if self._may_be_late:
             # Without partitions: all that matters is that the slots of earlier tasks change.
             self.context.state.lease.open_window(0, self.ledger.storage_checkpoint)
             self._may_be_late = False
 
     def forget(self, step: DdlStep) -> None:
-        """Forget the structures that a statement may have changed, so that the next job looks them up; `step` has the bucket's names."""
+        """Forget structures that a statement may have changed; `step` has the bucket's names."""
         for name in step.ddl.touched:
             self._known.pop(name, None)
         # A statement about a database may change all of its tables.
@@ -157,7 +157,7 @@ class RowJobs:
     # the job
 
     def _planned(self, steps: Sequence[RowStep]) -> list[_Planned]:
-        """Return each step with the plan for its tasks; tables whose rows do not fit the target halt here."""
+        """Return each step with its tasks' plan; halt tables whose rows do not fit the target."""
         names = [name for step in steps for name in (step.name, step.early_name) if name is not None]
         wanted = {name.folded(): name for name in names}
         missing = [name for folded, name in wanted.items() if folded not in self._known]
@@ -175,17 +175,18 @@ class RowJobs:
         return planned
 
     def _plan(self, index: int, step: RowStep) -> TablePlan:
-        """Return the plan of one table; raise `TableError` if its rows do not fit the target, or those in the quarantine its key."""
+        """Return a table's plan; raise `TableError` if rows do not fit, or quarantined keys."""
         there, upstream = self._known.get(step.name.folded()), self._origins[step.origin]
         if step.early_name is not None and (step.is_early or there is None):
             there = self._known.get(step.early_name.folded())
-        # Even if the target has a table of the name of a dropped one: at this time the source has none, so nothing may be written.
+        # Even if the target has a table of the name of a dropped one: at this time the source has
+        # none, so nothing may be written.
         if there is not None and not step.dropped:
             try:
                 plan = replace(table_work(index, step, there, upstream), origin=step.origin)
             except NotReplicable as fault:
-                # The copy may show the next statement's effect already, or be all that shows the structure before it. There is seldom a
-                # row between copy and statement.
+                # The copy may show the next statement's effect already, or be all that shows the
+                # structure before it. There is seldom a row between copy and statement.
                 # Nor may files from before a view hold anything but repeats.
                 if step.upcoming is None and not step.is_before_structure and not there.is_view:
                     raise
@@ -210,7 +211,7 @@ class RowJobs:
     # its outcome
 
     def _acknowledge(self, step: RowStep, outcome: TableOutcome) -> bool:
-        """Advance a table to the end of its commit range, halt it, or let it try again; return whether to store anything of it.
+        """Advance a table to the range's end, halt it, or let it retry; return whether to store.
 
         A file without a report is a bug, and ends the program.
         """
@@ -234,7 +235,7 @@ class RowJobs:
             if unread := [file.stored.path for file in step.files if file.stored.path not in outcome.files]:
                 raise RuntimeError(f"the job gave no report for {unread[0]} ({len(unread)} files)")
             ledger.counts[step.table_key].rows += sum(report.applied for report in outcome.files.values())
-            # The parts of a copy have no place on the commit-ts line: how far a load is, `LoadJobs` stores.
+            # A copy's parts have no commit-ts: `LoadJobs` stores how far a load is.
             if not step.origin:
                 self._finish(step, outcome)
             return True
@@ -243,10 +244,11 @@ class RowJobs:
             again = table_command("reload-done", step.name, self.context.config.downstream)
             error = _EXCHANGED.format(paths[0], step.name, again)
         elif outcome.may_pass:
-            # A torn file may still be being written: the table waits, and halts only if the tags stay the same.
+            # A torn file may be being written: the table waits, and halts only if tags stay equal.
             seen = (error, *sorted(file.stored.tag for file in step.files))
             if not self.context.manager.wait(step.table_key, seen, self.context.clock.monotonic()):
-                # What is remembered of the bucket is out of date somewhere, so nothing of it may shorten the next listing.
+                # What is remembered of the bucket is out of date somewhere, so nothing of it may
+                # shorten the next listing.
                 if outcome.gone:
                     self.context.reader.list_everything()
                 return False
@@ -269,7 +271,7 @@ class RowJobs:
 
     def _halt(self, step: RowStep, error: str, kind: HaltKind, *, save: bool = True) -> None:
         """Halt a table, and look whether it is what it was in the target."""
-        # What a copy brings may be of after the next statement, or of before the one that `current` is of.
+        # A copy may be from after the next statement, or from before that of `current`.
         if not (step.dropped or step.is_before_structure):
             soon, upcoming = step.early_name, step.upcoming
             error = with_doubt(error, step.name, step.current, self.context, soon=soon, or_as=upcoming)
@@ -277,7 +279,7 @@ class RowJobs:
 
 
 def _early_writes(plans: Iterable[TablePlan]) -> dict[str, int]:
-    """Return table key → end of its commit range, of the tables whose rows are visible before their checkpoint moves."""
+    """Return table key → range's end, of tables whose rows show before their checkpoint moves."""
     # The events of a keyless table commit together with its checkpoint.
     return {plan.table_key: plan.commit_range.high for plan in plans if plan.mode is not Mode.KEYLESS}
 
@@ -292,7 +294,7 @@ def files_of(step: RowStep, index: int) -> Iterator[JobFile]:
             table=index,
             file=file,
             rank=rank,
-            # Only the last file of a sequence may still be being written, so only its end may be torn.
+            # Only a sequence's last file may be being written, so only its end may be torn.
             newest=file.number == last[file.sequence],
             exact=step.origin > 0,
         )

@@ -1,4 +1,4 @@
-"""ConsumerService: the start, the lease, rounds until asked to stop, and retries when something outside did not answer."""
+"""ConsumerService: the start, the lease, rounds until asked to stop, and retries of outages."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def wait_for_metadata(
     *,
     once: bool,
 ) -> bool:
-    """Wait until the bucket has a ``metadata``, whatever is in it; return False when asked to stop before.
+    """Wait until the bucket has a ``metadata`` of any content; return False if asked to stop.
 
-    Raises `NoMetadata` where `once` allows no second look, `ConfigError` as `Storage.check` does, and `TransientError` when
-    the bucket does not answer within the limit.
+    Raises `NoMetadata` where `once` allows no second look, `ConfigError` as `Storage.check` does,
+    and `TransientError` when the bucket does not answer within the limit.
     """
     storage, has_logged = opened(upstream), False
     answered = clock.monotonic()
@@ -74,10 +74,11 @@ def wait_for_metadata(
                 return True
             answered = clock.monotonic()
         except TransientError:
-            # Only silence counts. A bucket that answers without a `metadata` is waited for without a limit.
+            # Only silence counts: a bucket that answers without `metadata` has no limit.
             if clock.monotonic() - answered >= tuning.retry_limit:
                 raise
-            # Not `flush_interval`, which may be long: a bucket that is only away for a moment should not delay the start.
+            # Not `flush_interval`, which may be long: a bucket that is only away for a moment
+            # should not delay the start.
             pause = _PAUSE
         else:
             # Only the first time: to look for likely places costs listings.
@@ -92,9 +93,10 @@ def wait_for_metadata(
 
 
 def manager_of(config: Config, restart: Restart, storage_checkpoint: int, now: float) -> ConsumerManager:
-    """Return the manager; raise `ConfigError` if what is stored cannot be continued under these settings.
+    """Return the manager; raise `ConfigError` if these settings cannot continue the state.
 
-    `storage_checkpoint` is the highest that any run has seen, `now` seconds since 1970-01-01 UTC by our clock.
+    `storage_checkpoint` is the highest that any run has seen, `now` seconds since 1970-01-01 UTC by
+    our clock.
     """
     # A checkpoint beyond any clock would make all rows look applied, so the start is refused.
     highest = max(storage_checkpoint, restart.checkpoint, *restart.tables.values())
@@ -114,7 +116,8 @@ def manager_of(config: Config, restart: Restart, storage_checkpoint: int, now: f
 class ConsumerService:
     """Runs rounds against one target state, as its only writer.
 
-    It can afford to lose what it holds in memory: after a fault it starts over from the state in the target.
+    It can afford to lose what it holds in memory: after a fault it starts over from the state in
+    the target.
     """
 
     def __init__(
@@ -125,9 +128,10 @@ class ConsumerService:
         clock: Clock,
         look_at_copy: Callable[[], object] = lambda: None,
     ) -> None:
-        """Prepare without touching the target; `assemble` builds what a round works with around a manager.
+        """Prepare without touching the target; `assemble`: makes what a round uses of a manager.
 
-        `look_at_copy` raises where the copy that a new feed begins with cannot be used: before `assemble`, which takes long.
+        `look_at_copy` raises where the copy that a new feed begins with cannot be used: before
+        `assemble`, which takes long.
         """
         self._config = config
         self._state = state
@@ -147,7 +151,7 @@ class ConsumerService:
         self._goes_on = False
         """Whether the next round begins at once: a load has ended in the last one, or goes on."""
         self._touched: frozenset[str] = frozenset()
-        """The tables that running statements touched when what was known of tables was forgotten."""
+        """Tables that running statements touched when what was known of tables was forgotten."""
         self._waits_for = ""
         """Why the copy of a new feed cannot be loaded yet, as it was logged."""
         self._loading: LoadingState | None = None
@@ -159,7 +163,7 @@ class ConsumerService:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process has the lease, as far as it knows; one that it could not renew in time is nobody's."""
+        """Whether this process has the lease, as far as it knows; one renewed too late is nobody's."""
         # Read once: it is asked for from other threads, and the lease may be given up meanwhile.
         renewal = self._renewal
         return renewal is not None and not (renewal.lost.is_set() or renewal.has_run_out)
@@ -167,24 +171,27 @@ class ConsumerService:
     def _hold_lease(self, stop: StopSignal, *, once: bool) -> Renewal | None:
         """Acquire the lease unless it is ours; return None when asked to stop while standing by.
 
-        Raises `LeaseHeld` if not to stand by, once the lease would have expired had its holder died.
+        Raises `LeaseHeld` if not to stand by, once the lease would have expired had its holder
+        died.
         """
         if self._renewal is not None:
             return self._renewal
         tuning, me, lease = self._config.tuning, self._me, self._state.lease
-        # Before the lease, whose table this may have to create; it also refuses the state of another bucket.
+        # Before the lease, whose table this may create; it also refuses another bucket's state.
         self._state.open(self._config.upstream.identity)
-        # One round that waits for another process could wait for ever; a service is there to take over.
+        # A single round could wait forever for another process; a service is there to take over.
         standby = not once if tuning.standby is None else tuning.standby
-        # If the holder has the same --lease-ttl and died, its lease runs out in this time: whoever still has it then renews it.
+        # If the holder has the same --lease-ttl and died, its lease runs out in this time: whoever
+        # still has it then renews it.
         deadline = self._clock.monotonic() + tuning.lease_ttl + 5
         former = ""
         while not stop.requested.is_set():
             waited_for, other = former, lease.acquire(me, tuning.lease_ttl)
             former = other or former
-            # A process that is gone cannot renew, so there is no need to wait for its lease to expire.
+            # A process that is gone cannot renew: no need to wait for its lease to expire.
             if other and process_is_gone(other):
-                # Only that holder's lease counts as free here: if a third process has taken it by now, that one prevents us.
+                # Only that holder's lease counts as free here: if a third process has taken it by
+                # now, that one prevents us.
                 other = lease.acquire(me, tuning.lease_ttl, dead=other)
             if not other:
                 break
@@ -199,7 +206,7 @@ class ConsumerService:
         fields = {"former": readable(former)} if former else {}
         _log.info("lease_acquired", holder=readable(me), epoch=lease.epoch, **fields)
         try:
-            # Whoever wrote meanwhile may have begun anew with another bucket, or have bound the state to one.
+            # Whoever wrote meanwhile may have begun with another bucket, or rebound the state.
             self._state.open(self._config.upstream.identity)
         except BaseException:
             with suppress(StorageConsumerError):  # else a standby would wait for its end
@@ -237,7 +244,7 @@ class ConsumerService:
         return context
 
     def _begin_loads(self, context: RoundContext, restart: Restart) -> bool:
-        """Begin the load of a new feed, and those that operators have requested; end those of tables that were left out.
+        """Begin loads of a new feed or by request; end those of tables that were left out.
 
         Return whether any began or ended.
         """
@@ -252,19 +259,19 @@ class ConsumerService:
             return False
         starts = LoadStarts(context, context.loading)
         if is_new and given.dump:
-            # Before an export is made: what the changefeed has written by then shows that it began before that.
+            # Before an export is made: what the changefeed has written shows that it began earlier.
             seen = context.reader.checkpoint_now()
             uri = given.dump if context.loading.make_copy is None else starts.made(context.loading.make_copy, seen)
             starts.begin_feed(uri, seen, by=readable(self._me))
             return True
         ended = starts.end_left_out(restart)
-        # What was just read knows no names yet, by which a running statement would be seen to touch a table.
+        # What was just read has no names yet to show a table that a running statement touches.
         began = starts.begin_requested(restart, self._touched if context.ddl_workers.running else ())
         return ended or began
 
     def _read(self) -> tuple[RoundContext, Restart]:
         """Read the state, and return what the next rounds work with, and what was read."""
-        # Late tasks of an earlier owner or round may have written until now; from here on they can't.
+        # Late tasks of earlier owners or rounds may have written until now; no longer.
         self._state.lease.open_window(0, 0)
         # While statements run, decisions wait for a round, which knows what those statements touch.
         if self._ddl_workers is None or not self._ddl_workers.running:
@@ -294,7 +301,7 @@ class ConsumerService:
         return context, restart
 
     def _apply_decisions(self) -> bool:
-        """Apply operators' decisions about tables to what is stored; return whether any took effect."""
+        """Apply operators' decisions about tables to the state; return whether any took effect."""
         found = self._state.decisions.apply_to_tables(self._busy(), tells_time=self._config.upstream.tells_time)
         for each in found:
             fields = {"table": each.table, "verb": each.decision.verb, "decided_by": each.decision.decided_by}
@@ -326,7 +333,7 @@ class ConsumerService:
     # rounds
 
     def run_once(self, stop: StopSignal) -> RoundSummary:
-        """Run one round up to the storage checkpoint, including the DDL at exactly that ts; return its summary."""
+        """Run a round up to the storage checkpoint, with the DDL at exactly that ts; summarize it."""
         summary = RoundSummary()
         loading = self._context.loading if self._context is not None else self._loading
         if loading is not None:
@@ -362,7 +369,7 @@ class ConsumerService:
         return last
 
     def _round(self, stop: StopSignal, *, once: bool) -> RoundSummary | None:
-        """Run one round; return None when asked to stop before it began, or if its copy is not there yet."""
+        """Run a round; return None if asked to stop before it, or without its copy yet."""
         self._goes_on = False
         # A decision changes what is stored, so what is in memory is out of date.
         if (context := self._context) is not None:
@@ -401,14 +408,15 @@ class ConsumerService:
         try:
             summary = run_round(context, ledger, take_last_ddl=once, stable_checkpoint=stable)
         finally:
-            # Also after a fault: the limit for retries starts again with each step that took effect.
+            # Also after a fault: each step that took effect restarts the limit for retries.
             self._steps += ledger.steps
         if summary.storage_checkpoint > self._last_seen:
             self._last_seen, self._rose_at = summary.storage_checkpoint, self._clock.monotonic()
         self._storage_floor = max(self._storage_floor, summary.storage_checkpoint)
         self._goes_on = ledger.goes_on
         if context.loading is not None and context.loading.ended:
-            # How their tables go on, from where their copies end, is in what is stored of them; the next round reads it.
+            # How their tables go on, from where their copies end, is in what is stored of them; the
+            # next round reads it.
             self._goes_on = True
             self._drop()
         if once:
@@ -422,8 +430,9 @@ class ConsumerService:
     def _persistently(self, attempt: Callable[[], RoundSummary | None], stop: StopSignal) -> RoundSummary | None:
         """Retry with growing pauses while something outside does not answer, up to the limit.
 
-        Raises `ConfigError` only while nothing was applied; later the same fault is a failure of a running program.
-        The limit counts from the first fault after the last finished step: a long round may meet many.
+        Raises `ConfigError` only while nothing was applied; later the same fault is a failure of a
+        running program. The limit counts from the first fault after the last finished step: a long
+        round may meet many.
         """
         failing_since: float | None = None
         since = 0.0
@@ -433,7 +442,8 @@ class ConsumerService:
             try:
                 return attempt()
             except ConfigError as fault:
-                # Whoever asks for another round gets the same answer: what was read so far would begin the feed without its copy.
+                # Whoever asks for another round gets the same answer: what was read so far would
+                # begin the feed without its copy.
                 self._drop()
                 if not self._steps:
                     raise
@@ -442,7 +452,8 @@ class ConsumerService:
             except TransientError as fault:
                 self._drop()
                 now = self._clock.monotonic()
-                # Something took effect since the last fault, so what is outside answers now and then: start counting again.
+                # Something took effect since the last fault, so what is outside answers now and
+                # then: start counting again.
                 if failing_since is None or self._steps > steps:
                     failing_since, since, pause = now, self._clock.now(), _FIRST_PAUSE
                 if now - failing_since > self._config.tuning.retry_limit or stop.requested.is_set():
@@ -452,6 +463,6 @@ class ConsumerService:
                 # Such as Ctrl-C in a notebook: whoever asks again begins with what is stored.
                 self._drop()
                 raise
-            # Partly random, so that several consumers do not come back to one server in the same instant.
+            # Partly random, so that consumers do not return to one server at the same instant.
             self._clock.wait(stop.requested, pause * random.uniform(0.7, 1.0))  # noqa: S311 - not for secrets
             pause = min(_LONGEST_PAUSE, pause * 2)

@@ -43,11 +43,17 @@ _SESSION = {
     "max_error_count": ("0", "64", "the texts of warnings, which errors quote, are thrown away"),
     "enforce_storage_engine": ("MYISAM", "NULL", "tables get no transactions"),
 }
-"""Variable that a session of ours wants to change → the harmful value, the wanted one as SQL, and the harm."""
+"""Variable that a session of ours wants to change → the harmful value, the wanted one as SQL, and
+the harm.
+"""
 _DDL_CONNECTIONS = 8
-"""The driver's own: up to four statements at a time, the state, the lease, and a question now and then."""
+"""The driver's own: up to four statements at a time, the state, the lease, and a question now and
+then.
+"""
 _FULL, _TIGHT = 256 * _MIB, 2 * _GIB
-"""Free bytes of a local folder below which Spark can hardly start, and below which a catch-up may fill it."""
+"""Free bytes of a local folder below which Spark can hardly start, and below which a catch-up may
+fill it.
+"""
 _CLOCK = 10.0
 """Seconds between two clocks from which it shows."""
 GROUPS: Mapping[str, str] = MappingProxyType(

@@ -12,7 +12,9 @@ from storage_consumer.target.existing_names import text_of
 from storage_consumer.target.source_reading import ComparedTable, Reading
 
 SHOWN_EARLY = 600_000
-"""Milliseconds for which the source may show the effect of a statement before its version; TiDB's own transactions hold it up."""
+"""Milliseconds for which the source may show the effect of a statement before its version; TiDB's
+own transactions hold it up.
+"""
 
 
 class NotComparable(Exception):
@@ -26,7 +28,9 @@ class ComparedSource:
         """Read on this connection; `is_frozen`: whether nothing writes to the server, so that it is read as it is."""
         self._reading = reading
         self.shows_early = not is_frozen
-        """Whether it may show the effect of a statement before its version, so that another cut may find fewer differences."""
+        """Whether it may show the effect of a statement before its version, so that another cut may
+        find fewer differences.
+        """
 
     def opened(self, look: TableLook) -> tuple[ComparedTable, TableShape] | None:
         """Return a table as of the checkpoint of a look, and its structure there; None if there is none.

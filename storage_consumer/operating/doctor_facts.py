@@ -40,7 +40,9 @@ class DoctorInput:
     """See `Loaded.origins`."""
     environ: Mapping[str, str]
     inspected: InspectedBucket | None = None
-    """The bucket as somebody has just inspected it, for the checks of the target; None: it is listed for them."""
+    """The bucket as somebody has just inspected it, for the checks of the target; None: it is
+    listed for them.
+    """
     makes_export: bool = False
     """Whether a run makes the export itself that a new feed begins with."""
     has_bucket: bool = True

@@ -1,8 +1,8 @@
 """An export of tables of a live TiDB, as of one TSO: for `load --source` and `run --source`, where nobody wants to run Dumpling.
 
-It locks nothing and writes nothing at the source. While it runs, a transaction that stays open keeps TiDB's garbage collection from the
-snapshot. The file ``metadata`` comes last, so an export that was broken off is never taken for a whole one. Any export is opened here too,
-by its URI.
+It locks nothing and writes nothing at the source. While it runs, a transaction that stays open
+keeps TiDB's garbage collection from the snapshot. The file ``metadata`` comes last, so an export
+that was broken off is never taken for a whole one. Any export is opened here too, by its URI.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def opened_export(
 ) -> tuple[OpenCopy, Storage]:
     """Return the export at a URI as a copy, and the store of its files. `secrets`: the bucket's, with which it is read.
 
-    `is_taken`: which tables are read. Raises `ConfigError` where the URI or the export cannot be used, and what storages raise.
+    `is_taken`: which tables are read. Raises `ConfigError` where the URI or the export cannot be
+    used, and what storages raise.
     """
     origin = export_origin(uri, bucket)
     storage = open_storage(origin, secrets)
@@ -78,7 +79,9 @@ _FEWEST_ROWS, _MOST_ROWS = 10, 100_000
 _AHEAD = 2
 """Ranges per worker that are drawn ahead of their reading."""
 _ATTEMPTS = 3
-"""Snapshots that are tried. One is lost where TiDB's garbage collection passes it, which a transaction holds back for a day by default."""
+"""Snapshots that are tried. One is lost where TiDB's garbage collection passes it, which a
+transaction holds back for a day by default.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,9 @@ class Exported:
     files: int
     rows: int
     lost: tuple[str, ...] = ()
-    """Why earlier snapshots could be read no longer, after which the export began again with a newer one."""
+    """Why earlier snapshots could be read no longer, after which the export began again with a
+    newer one.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +129,12 @@ def exported(
 ) -> Exported:
     """Export a table, or all tables and views that are wanted, into an empty folder.
 
-    `heard` is called with the rows of each file that is written, and `judge` first, with the names of all tables: it may raise.
+    `heard` is called with the rows of each file that is written, and `judge` first, with the names
+    of all tables: it may raise.
 
-    Raises `ConfigError` where the source cannot be read as of a TSO, has no such table, or the folder holds anything; `SnapshotLost` where
-    the source's garbage collection was faster, for one table again and again; and what storages and servers raise.
+    Raises `ConfigError` where the source cannot be read as of a TSO, has no such table, or the
+    folder holds anything; `SnapshotLost` where the source's garbage collection was faster, for one
+    table again and again; and what storages and servers raise.
     """
     if (found := folder.any_object()) is not None:
         raise ConfigError(
@@ -189,11 +196,13 @@ def export_of_feed(
 ) -> str:
     """Export all tables of `Loaded.source` that the filters take into a new folder below `Loading.dump`; return the URI of that.
 
-    `ended`: whether the run has been asked to end; `judge`: see `exported`. Raises what `exported` does, and `Abandoned` once it has.
+    `ended`: whether the run has been asked to end; `judge`: see `exported`. Raises what `exported`
+    does, and `Abandoned` once it has.
     """
     config = loaded.config
     assert loaded.source is not None
-    # A folder takes objects, but gives none up: what an export that was broken off has left lies in another one.
+    # A folder takes objects, but gives none up: what an export that was broken off has left lies in
+    # another one.
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}"
     uri = below(config.loading.dump, name)
     folder = open_export_folder(uri, loaded)
@@ -293,7 +302,8 @@ def _all_of(reading: Reading, snapshot: int, wanted: TablesOfFeed) -> tuple[list
             "--source has no table that the filter takes, as far as its account may see them: give it SELECT on them"
         )
     statements = {name: ExportedTable(reading, name).view() for name in views}
-    # Of the views those that read nothing but these tables, and one another: any other could not be created.
+    # Of the views those that read nothing but these tables, and one another: any other could not be
+    # created.
     there, kept = {name.folded() for name in tables}, dict[TableName, str]()
     reads = {
         name: {

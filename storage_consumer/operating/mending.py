@@ -59,7 +59,8 @@ _SILENT = 20
 _PAUSE = 0.03
 """Seconds before another attempt."""
 _ORIGIN = Upstream(scheme="file", root="/", protocol="dump-sql", dump=DumpOptions(time_zone="UTC"), time_zone="UTC")
-"""Rows of the source go the way of an export's, so that every type is written as a copy writes it."""
+"""Rows of the source go the way of an export's, so that every type is written as a copy writes it.
+"""
 _NO_SLOT = TaskStatements(
     lock_slot="SELECT 0, 0, '', 0",
     claim_slot="DO 0",
@@ -126,7 +127,9 @@ class TableMending:
     table_key: str
     carried: CarriedColumns
     wait: float
-    """Seconds to wait for a moment at which the table can be mended, and then for the one at which it can be compared."""
+    """Seconds to wait for a moment at which the table can be mended, and then for the one at which
+    it can be compared.
+    """
     stop: threading.Event
     is_frozen: bool = False
     """Whether nothing writes to the source, so that it need not be a TiDB."""
@@ -151,8 +154,9 @@ class TableMending:
     def mend(self, keys: Sequence[Key], *, only_show: bool = False) -> Mended:
         """Write what the source has of these keys, remove what it lacks, and compare them again.
 
-        `keys`: as the source shows them. Raises `NotComparable` where that cannot be done, `RowRefused` where the target
-        refuses a row, and what reading raises; what was written by then stays, and is right.
+        `keys`: as the source shows them. Raises `NotComparable` where that cannot be done,
+        `RowRefused` where the target refuses a row, and what reading raises; what was written by
+        then stays, and is right.
         """
         as_of = rows = 0
         shown: list[str] = []

@@ -110,7 +110,9 @@ class Plan:
     first_run: bool
     """Whether the target has no state of this bucket, so that the round would create it."""
     writer: str
-    """Who writes to this target now; the plan is then what that process has before it. Empty for nobody."""
+    """Who writes to this target now; the plan is then what that process has before it. Empty for
+    nobody.
+    """
     storage_checkpoint: int
     """The checkpoint-ts of the bucket."""
     checkpoint: int

@@ -1,7 +1,7 @@
 """A planned round: the engine's own round over doubles that write nothing.
 
-They are the stored state with the round's writes in memory over it, the target's structure as it stands, statements of which the text is
-noted, and rows that are counted.
+They are the stored state with the round's writes in memory over it, the target's structure as it
+stands, statements of which the text is noted, and rows that are counted.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ Record = Callable[[DdlStep, PlannedStatement], None]
 class PlannedStructure:
     """The double of `downstream.database`.
 
-    It answers from the target until a planned statement changes a table; from then on it knows that table's name and columns only.
+    It answers from the target until a planned statement changes a table; from then on it knows that
+    table's name and columns only.
     """
 
     step: DdlStep
@@ -441,8 +442,9 @@ class PlanSources:
 def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
     """Return what the next round would do.
 
-    `rows`: whether to read all files to count their rows; None reads them if they are few. Raises what a round raises when it cannot begin:
-    `ConfigError`, `TargetUnavailable`, `StorageUnavailable`.
+    `rows`: whether to read all files to count their rows; None reads them if they are few. Raises
+    what a round raises when it cannot begin: `ConfigError`, `TargetUnavailable`,
+    `StorageUnavailable`.
     """
     config, clock, server = sources.config, sources.clock, sources.database.server_info()
     waves: list[tuple[list[PlannedRows], dict[DdlId, PlannedStatement]]] = [([], {})]

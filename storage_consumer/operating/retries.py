@@ -1,7 +1,8 @@
 """Quarantined rows that an operator wants to be tried again: between windows, under the lease, each in a transaction of its own.
 
-Between two windows the target holds what the source held at the table's checkpoint, but for the quarantined keys. A row whose unique
-value is held by the former state of another quarantined one waits for that one.
+Between two windows the target holds what the source held at the table's checkpoint, but for the
+quarantined keys. A row whose unique value is held by the former state of another quarantined one
+waits for that one.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ class QuarantineRetries:
         asked, manager = self._state.quarantine.asked(), context.manager
         if not asked:
             return
-        # Tables whose copies are being written hold parts of them, and no state that the source ever had.
+        # Tables whose copies are being written hold parts of them, and no state that the source
+        # ever had.
         held = {*busy, *(key for key, table in manager.tables.items() if table.status.loading)}
-        # Nor may a table have a row where a statement was started and is not known to have ended: it may be as that leaves it.
+        # Nor may a table have a row where a statement was started and is not known to have ended:
+        # it may be as that leaves it.
         held |= {
             key
             for ddl in manager.touches.pending()
@@ -123,7 +126,8 @@ def _work(context: RoundContext, entry: QuarantinedEntry, there: TargetTable | N
         definitions={place: current},
         files=(),
     )
-    # As a job does it: whoever changed the target's table since must not have the row meet another one, or be changed itself.
+    # As a job does it: whoever changed the target's table since must not have the row meet another
+    # one, or be changed itself.
     work = table_work(0, step, there, upstream)
     if key_signature(work) != entry.key_columns:
         raise NotReplicable(

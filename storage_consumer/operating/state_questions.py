@@ -66,8 +66,8 @@ def status_site(
 def request_load(desk: StateStore, given: str, source: str, *, replaces: bool) -> Load:
     """Store that a table is to be loaded from an export, and return what was stored; raise `ConfigError` if it is being loaded already.
 
-    `given`: the table in an operator's words. `source`: the export's URI, with what has to be told of its files. `replaces`: whether the
-    target's table is emptied first.
+    `given`: the table in an operator's words. `source`: the export's URI, with what has to be told
+    of its files. `replaces`: whether the target's table is emptied first.
     """
     name = meant_table(desk, given)
     wish = Load(table_key=key_of(name), name=name, load_id=uuid.uuid4().hex, source=source, replaces=replaces)

@@ -1,6 +1,7 @@
 """A run of `verify`: all tables of the state that are meant, several at a time, each with two connections of its own.
 
-Of each table a cut is taken, held for as long as nothing has to wait for it, and taken anew where it is lost.
+Of each table a cut is taken, held for as long as nothing has to wait for it, and taken anew where
+it is lost.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ _PAUSE = 0.03
 _LOOK = 1.0
 """Seconds between two looks whether a statement waits for the snapshot."""
 _SETTLING = 10_000
-"""Milliseconds that the consumer has to come further before a difference counts: a statement that explains it would be known by then."""
+"""Milliseconds that the consumer has to come further before a difference counts: a statement that
+explains it would be known by then.
+"""
 _PATIENCE = 60.0
 """Seconds to wait for that."""
 _TRIES = 20
@@ -58,11 +61,15 @@ _JUDGED_EVERY = 0.5
 _STORED_EVERY = 2.0
 _RESTARTS = 3
 _ASKED_AGAIN = (0.2, 1.0, 5.0)
-"""Seconds after which the state is asked again that did not answer: a long comparison is worth waiting for a server that starts."""
+"""Seconds after which the state is asked again that did not answer: a long comparison is worth
+waiting for a server that starts.
+"""
 T = TypeVar("T")
 Repair = Literal["", "apply", "print"]
 Verdict = Literal["final", "again", "later"]
-"""Of a table that was compared: its result is there, it has to be compared again, or that is not known yet."""
+"""Of a table that was compared: its result is there, it has to be compared again, or that is not
+known yet.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +85,17 @@ class Wishes:
     """The most rows that all workers together read on each side; 0 for any number."""
     chunk_rows: int = 50_000
     resume: bool = False
-    """Whether to go on with the run that was broken off last, which has to be one of the same mode (`how`)."""
+    """Whether to go on with the run that was broken off last, which has to be one of the same mode
+    (`how`).
+    """
     wait: float = 300.0
     """Seconds to wait for a moment at which a table is at rest."""
     frozen: bool = False
     """Whether nothing writes to the source, so that it need not be a TiDB."""
     repair: Repair = ""
-    """Whether rows that differ are mended, or the statements for that are returned; see `operating.mending`."""
+    """Whether rows that differ are mended, or the statements for that are returned; see
+    `operating.mending`.
+    """
     repair_limit: int = 1_000
     """The most rows of a table that are mended: one with more differences stays as it is."""
 
@@ -149,8 +160,9 @@ def verified(
     """Compare the tables of a feed with their source, and return what was found, by name.
 
     `carried`: which columns the feed has of each table; the others are not compared.
-    `heard` is called with each result as soon as it is there, from any thread. Raises `ConfigError` and `TransientError`; what is known
-    by then is stored. Once `stop` is set, it raises `Abandoned`, and the run can be resumed.
+    `heard` is called with each result as soon as it is there, from any thread. Raises `ConfigError`
+    and `TransientError`; what is known by then is stored. Once `stop` is set, it raises
+    `Abandoned`, and the run can be resumed.
     """
     began = time.monotonic()
     try:
@@ -187,7 +199,8 @@ def verified(
             state.verified.put(key, result)
         run = _Run(target, source, wishes, carried, state, stop or threading.Event(), heard)
         done += _all(run, open_tables)
-        # The newest cut: what was created until then has come to the state, or comes at once. None if no table could be compared.
+        # The newest cut: what was created until then has come to the state, or comes at once. None
+        # if no table could be compared.
         newest, there = max(result.checkpoint for result in done), frozenset[TableName]()
         if newest:
             with closing(run.opened_source(Pace())) as one:
@@ -430,8 +443,9 @@ class TableVerification:
     def judge(self) -> Verdict:
         """Say whether what `run` found is the table's result; it is then in `result`. It takes no snapshot, and does not wait.
 
-        TiDB shows the effect of some statements before their version, and a table that has come to exactly the version of one has not run it.
-        So a difference counts only once a statement that explains it would be known; if one is, another cut is worth taking.
+        TiDB shows the effect of some statements before their version, and a table that has come to
+        exactly the version of one has not run it. So a difference counts only once a statement that
+        explains it would be known; if one is, another cut is worth taking.
         """
         if (aside := self._aside) is None or time.monotonic() < aside.next:
             return "final" if aside is None else "later"
@@ -439,8 +453,9 @@ class TableVerification:
         look, last = aside.look, aside.look.checkpoint + (SHOWN_EARLY << TSO_PHYSICAL_SHIFT)
         try:
             now = self.shared.state.verified.now(self.table_key)
-            # From which version on a statement may explain what differs, also one that was run between two cuts. One at exactly the
-            # first cut may have been run after it; a finished one at the lower border does not count.
+            # From which version on a statement may explain what differs, also one that was run
+            # between two cuts. One at exactly the first cut may have been run after it; a finished
+            # one at the lower border does not count.
             spans, first = aside.result.spans, look.checkpoint
             first = first if not spans or spans[0].checkpoint == first else spans[0].checkpoint - 1
             version = self.shared.state.verified.next_statement(look.table, first, last)
@@ -451,7 +466,8 @@ class TableVerification:
         moves = now is not None and moves_on(now)
         # Whether a statement which could explain differences would be known by now.
         came = 0 if now is None else physical_ms(now.checkpoint) - physical_ms(look.checkpoint)
-        # One that was run between two cuts: whatever becomes of the table, one cut after it shows what is equal.
+        # One that was run between two cuts: whatever becomes of the table, one cut after it shows
+        # what is equal.
         has_run = 0 < version < look.checkpoint
         if version and now is not None and (moves or has_run) and self._restarts < _RESTARTS:
             # Another cut before the statement has moved anything would find the same.
@@ -549,8 +565,9 @@ class TableVerification:
         """Return both sides at the checkpoint of a snapshot; None if a statement began meanwhile."""
         target = ComparedTable(self.target, look.target)
         there = target.structure()
-        # Statements are not part of a snapshot. Looking at the table took its lock, so whatever changes it from now on waits; what
-        # was begun between the snapshot and the lock shows in the state by now.
+        # Statements are not part of a snapshot. Looking at the table took its lock, so whatever
+        # changes it from now on waits; what was begun between the snapshot and the lock shows in
+        # the state by now.
         now = self.shared.state.verified.now(self.table_key)
         if now is None or now.statements != look.statements:
             return None
@@ -563,7 +580,8 @@ class TableVerification:
         source, here = opened
         left_out = self.shared.carried.lacking(look.table, [column.name for column in here.columns])
         folded = {*map(folded_name, left_out)}
-        # Statements reach the target whole, so it may have these columns, without the source's values.
+        # Statements reach the target whole, so it may have these columns, without the source's
+        # values.
         lacking = folded - {folded_name(column.name) for column in there.columns}
         structure = compared(without(here, lacking), there)
         shapes = (without(here, folded), without(there, folded))

@@ -1,8 +1,9 @@
 """Adapters: Spark.
 
-Takes: the specification of a job. Gives: its reports. It has no rules of its own: both halves of a job are in
-`rows.halves`, and `pipeline` runs them in Spark. For those who bring a session of their own it has the changes of a bucket as DataFrames: ``format("ticdc")`` and
-the functions `register`, `changes`, `latest` and `table_at`.
+Takes: the specification of a job. Gives: its reports. It has no rules of its own: both halves of a
+job are in `rows.halves`, and `pipeline` runs them in Spark. For those who bring a session of their
+own it has the changes of a bucket as DataFrames: ``format("ticdc")`` and the functions `register`,
+`changes`, `latest` and `table_at`.
 Touches the outside: Spark's JVM and its workers; no other package imports pyspark.
 """
 

@@ -1,6 +1,7 @@
 """What executors get from the driver, and what they must have; and what the failure of a Spark job means.
 
-This package is shipped, with the contents of non-secret files. Not shipped are Python itself, the packages that this one needs, and secrets.
+This package is shipped, with the contents of non-secret files. Not shipped are Python itself, the
+packages that this one needs, and secrets.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def travelling(spec: JobSpec) -> JobSpec:
 def at_executor(secrets_file: str, held_by_driver: Sequence[str]) -> Iterator[Secrets]:
     """Yield the secrets as this machine has them; add to errors raised inside the machine's name and the secrets missing on it.
 
-    `held_by_driver`: names of the secrets that the driver has. Raises `ConfigError` if the target's password is missing.
+    `held_by_driver`: names of the secrets that the driver has. Raises `ConfigError` if the target's
+    password is missing.
     """
     # On the driver's own machine the file is there.
     held = held_secrets(secrets_file)
@@ -179,18 +181,21 @@ _CAUSES: tuple[tuple[re.Pattern[str], type[StorageConsumerError], str], ...] = (
         ),
     ),
 )
-"""What Spark reports if something around it is wrong, the error that this is to us, and the remedy."""
+"""What Spark reports if something around it is wrong, the error that this is to us, and the remedy.
+"""
 
 
 def meaning_of(fault: BaseException) -> StorageConsumerError:
     """Return the error that a task raised, from the text in which Spark carries it."""
     text = str(fault)
-    # The last line that names an error of ours is the one that was raised: causes come first in a traceback.
+    # The last line that names an error of ours is the one that was raised: causes come first in a
+    # traceback.
     for line in reversed(text.splitlines()):
         name, _, message = line.strip().partition(": ")
         if known := _FAILURES.get(name.rpartition(".")[2]):
             return known(message)
-    # None of ours: what the executors lack, then what happened around Spark, and last Spark's own words.
+    # None of ours: what the executors lack, then what happened around Spark, and last Spark's own
+    # words.
     for said, lack in _LACKS:
         if found := said.search(text):
             return ConfigError(f"executors {lack.format(*found.groups())}. {_REMEDY}")

@@ -1,15 +1,18 @@
 """Run one wave's rows as one Spark job. Both halves are in `rows.halves`, with a shuffle or nothing between them.
 
-Order is carried in the items, never by partitions or arrival, so the result is the same on one core and on many machines.
-File systems and connections are opened in the worker; what is sent there holds no secret.
+Order is carried in the items, never by partitions or arrival, so the result is the same on one core
+and on many machines. File systems and connections are opened in the worker; what is sent there
+holds no secret.
 
-Blocks of changes go from one half to the other through Spark, or past it in files. Through Spark a block is pickled, sent to the
-JVM through a socket, written to a file, read from it, and sent to the other worker through a socket again. If all workers are on
-one machine, one writes a file and the other reads it, and Spark gets the places only.
+Blocks of changes go from one half to the other through Spark, or past it in files. Through Spark a
+block is pickled, sent to the JVM through a socket, written to a file, read from it, and sent to the
+other worker through a socket again. If all workers are on one machine, one writes a file and the
+other reads it, and Spark gets the places only.
 
-The receiver sorts blocks by place. Those that came through Spark it holds itself, the large ones in a file, so that memory is left
-for what becomes of them. Spark's own sort compresses what does not fit in memory, keeps the rest until the task ends, and goes by
-the memory of the whole process: storing and fetching a third of 330 MB took it 3 s of CPU.
+The receiver sorts blocks by place. Those that came through Spark it holds itself, the large ones in
+a file, so that memory is left for what becomes of them. Spark's own sort compresses what does not
+fit in memory, keeps the rest until the task ends, and goes by the memory of the whole process:
+storing and fetching a third of 330 MB took it 3 s of CPU.
 """
 
 from __future__ import annotations
@@ -74,15 +77,17 @@ class _Stored(NamedTuple):
 def between_halves(context: SparkContext) -> Iterator[str]:
     """Yield the folder for the blocks of one job, which is removed afterwards; empty if they go through Spark.
 
-    There is a folder only if Spark is one process, and so on one machine: on a cluster no task could rely on the files
-    of another. It is inside Spark's own temporary folder, which the JVM removes when it ends, also after the driver was
-    killed. Raises `StorageConsumerError` if it cannot be created.
+    There is a folder only if Spark is one process, and so on one machine: on a cluster no task
+    could rely on the files of another. It is inside Spark's own temporary folder, which the JVM
+    removes when it ends, also after the driver was killed. Raises `StorageConsumerError` if it
+    cannot be created.
     """
     if not is_one_process(context):
         yield ""
         return
     try:
-        # `mkdtemp` lets only this user in: the folder will hold rows. It lies where PySpark itself puts files for the JVM.
+        # `mkdtemp` lets only this user in: the folder will hold rows. It lies where PySpark itself
+        # puts files for the JVM.
         folder = tempfile.mkdtemp(prefix=FOLDER, dir=context._temp_dir)  # noqa: SLF001 - see above
     except OSError as fault:
         message = f"no folder for the blocks of a job could be created in Spark's temporary folder: {fault}"
@@ -92,8 +97,9 @@ def between_halves(context: SparkContext) -> Iterator[str]:
     try:
         yield folder
     finally:
-        # Renaming is atomic, removing is not: a late task must not add a file to a folder that is being emptied. What cannot be
-        # removed the JVM removes when it ends; what is reported is the outcome of the job.
+        # Renaming is atomic, removing is not: a late task must not add a file to a folder that is
+        # being emptied. What cannot be removed the JVM removes when it ends; what is reported is
+        # the outcome of the job.
         gone = Path(folder).with_name(f"{uuid.uuid4().hex}.gone")
         with suppress(OSError):
             Path(folder).rename(gone)
@@ -103,13 +109,14 @@ def between_halves(context: SparkContext) -> Iterator[str]:
 def sent(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Place, Any]]:
     """Yield the items that a task of the first half gives to Spark. `folder`: see `between_halves`.
 
-    With a folder, blocks are replaced by their places in a file of this task alone, which is complete once the task has ended.
-    Raises `OSError` if a block cannot be written.
+    With a folder, blocks are replaced by their places in a file of this task alone, which is
+    complete once the task has ended. Raises `OSError` if a block cannot be written.
     """
     if not folder:
         yield from items
         return
-    # No locks: each attempt of a task writes a new file, and Spark passes on the places of completed attempts only.
+    # No locks: each attempt of a task writes a new file, and Spark passes on the places of
+    # completed attempts only.
     path = f"{folder}/{uuid.uuid4().hex}"
     with Path(path).open("xb", buffering=0) as file:
         yield from _written(items, file.fileno(), path)
@@ -118,13 +125,14 @@ def sent(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Plac
 def received(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Place, Any]]:
     """Return an iterator over the items that a task of the second half got from Spark, by place, with all blocks.
 
-    `folder`: as in `sent`. Each block is fetched when it is needed. Raises `OSError` if one no longer exists as
-    written.
+    `folder`: as in `sent`. Each block is fetched when it is needed. Raises `OSError` if one no
+    longer exists as written.
     """
     if folder:
         yield from _fetched(items)
         return
-    # It has no name: nothing is left on the disk, for as long as the cluster runs, of a worker that is killed.
+    # It has no name: nothing is left on the disk, for as long as the cluster runs, of a worker that
+    # is killed.
     spill = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
     place = spill if spill and Path(spill).is_dir() else None
     with tempfile.TemporaryFile(dir=place, buffering=0) as own:
@@ -175,7 +183,9 @@ def _block(stored: _Stored) -> bytes:
 _log = Log("spark")
 _TICK = 0.5
 _DESCRIPTION = "spark.job.description"
-"""A property of the calling thread; Spark's UI and history server show it at each job and stage that the thread starts."""
+"""A property of the calling thread; Spark's UI and history server show it at each job and stage
+that the thread starts.
+"""
 _OPEN = (
     "whoever reaches the ports of this Spark session can read its rows, and run code as its user: set "
     "spark.authenticate, as docs/cluster.md describes"
@@ -236,8 +246,9 @@ class SparkPipeline:
     def prepare(self, upstream: Upstream, secrets_file: str) -> None:
         """Give the executors what they need from us, and check that they have what else they need. Done once.
 
-        Raises `ConfigError` if they lack something, `StorageUnavailable` if they cannot reach the bucket,
-        `SparkUnavailable` and `Abandoned` as `run` does. Waits for a first executor without limit; Spark warns of that.
+        Raises `ConfigError` if they lack something, `StorageUnavailable` if they cannot reach the
+        bucket, `SparkUnavailable` and `Abandoned` as `run` does. Waits for a first executor without
+        limit; Spark warns of that.
         """
         context = self._context
         if self._prepared or is_one_process(context):
@@ -259,7 +270,8 @@ class SparkPipeline:
 
     def cancel(self) -> None:
         """Cancel the running job, and start no other."""
-        # First, since the job then fails with an arbitrary error, which `_meant` recognizes by this.
+        # First, since the job then fails with an arbitrary error, which `_meant` recognizes by
+        # this.
         self._abandoned = True
         with suppress(Py4JError, OSError, AttributeError):  # no JVM, no job
             self._context.cancelJobsWithTag(self._tag)
@@ -277,8 +289,8 @@ class SparkPipeline:
     def run(self, spec: JobSpec, files: Sequence[JobFile], progress: Progress) -> list[_Report]:
         """Read, decode, order and write; return the reports of all files, and of all tables in all buckets.
 
-        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` if a task did, `SparkUnavailable`
-        if one was lost, and `Abandoned` after `cancel`.
+        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` if a task
+        did, `SparkUnavailable` if one was lost, and `Abandoned` after `cancel`.
         """
         context = self._context
         if not is_one_process(context):
@@ -307,8 +319,8 @@ class SparkPipeline:
     def _job(self, title: str) -> Iterator[None]:
         """Make the jobs inside cancellable, describe them as `title`, and turn their failures into errors of ours.
 
-        In a session of others their description is put back. Their job group stays: by it they may cancel what they started,
-        this program included.
+        In a session of others their description is put back. Their job group stays: by it they may
+        cancel what they started, this program included.
         """
         if self._abandoned:
             raise Abandoned
@@ -331,7 +343,8 @@ class SparkPipeline:
         except StorageConsumerError:
             raise
         except Exception as fault:
-            # After a cancellation or the loss of the session Spark fails with arbitrary errors: test for both first.
+            # After a cancellation or the loss of the session Spark fails with arbitrary errors:
+            # test for both first.
             if self._abandoned:
                 raise Abandoned from fault
             if self.lost:
@@ -379,7 +392,8 @@ class SparkPipeline:
     def _shuffled(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, most: int) -> list[_Report]:
         """Run the job in two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
         with between_halves(self._context) as folder:
-            # Every task needs the whole specification, so it goes to each machine once. The secrets' names alone travel.
+            # Every task needs the whole specification, so it goes to each machine once. The
+            # secrets' names alone travel.
             shared, secret_names = self._context.broadcast(spec), self._secret_names
 
             def read(groups: Iterable[list[JobFile]]) -> Iterator[tuple[Place, Any]]:
@@ -402,7 +416,8 @@ class SparkPipeline:
                     .partitionBy(spec.partitions, lambda place: place[0])
                     .mapPartitionsWithIndex(write)
                 )
-                return self._in_turns(written, spec.partitions, most)  # the first turn reads for all
+                # the first turn reads for all
+                return self._in_turns(written, spec.partitions, most)
             finally:
                 # Or the copies on the executors would stay as long as the session.
                 shared.destroy()
@@ -470,8 +485,8 @@ def _write(spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tupl
 def shorten_collection(modules: int) -> None:  # noqa: ARG001 - once for each number of them
     """Exclude what this worker has loaded so far from the search for reference cycles. `modules`: how many are loaded.
 
-    PySpark searches everything after each task of a reused worker, which takes a tenth of the workers' CPU time, and
-    with the compiler of loops a fifth; modules stay anyway. This runs only after new ones were loaded, so later cycles
-    are found as usual.
+    PySpark searches everything after each task of a reused worker, which takes a tenth of the
+    workers' CPU time, and with the compiler of loops a fifth; modules stay anyway. This runs only
+    after new ones were loaded, so later cycles are found as usual.
     """
     gc.freeze()

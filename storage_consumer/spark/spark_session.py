@@ -1,8 +1,8 @@
 """The SparkSession: the active one if there is one (which is then left running), else one of our own.
 
-What the operator gave Spark (spark-submit's options, PYSPARK_SUBMIT_ARGS, spark-defaults.conf) takes precedence over
-the settings here. A JVM of our own is our child: its files and its workers' are private to this user, and its output
-goes to our own log.
+What the operator gave Spark (spark-submit's options, PYSPARK_SUBMIT_ARGS, spark-defaults.conf)
+takes precedence over the settings here. A JVM of our own is our child: its files and its workers'
+are private to this user, and its output goes to our own log.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _LOOK_UP = 0.1
 def turns(context: SparkContext, partitions: int, worker_count: int) -> list[range]:
     """Return the partitions that may be written side by side, one range per turn.
 
-    A single process with at most `worker_count` cores cannot run more tasks than that. A cluster may have any number of
-    cores, and get more in the middle of a job. If Spark copies slow tasks (speculation), every task of a turn may have
-    one copy; it copies no task that is alone.
+    A single process with at most `worker_count` cores cannot run more tasks than that. A cluster
+    may have any number of cores, and get more in the middle of a job. If Spark copies slow tasks
+    (speculation), every task of a turn may have one copy; it copies no task that is alone.
     """
     if is_one_process(context) and context.defaultParallelism <= worker_count:
         return [range(partitions)]
@@ -96,8 +96,8 @@ _LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 def own_places(environ: Mapping[str, str], known: Collection[str], settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that make a JVM keep its files in a folder of this process, which is created here.
 
-    `known`: settings that the operator gives; those of the environment take precedence, see `configured_places`.
-    `settings`: ours.
+    `known`: settings that the operator gives; those of the environment take precedence, see
+    `configured_places`. `settings`: ours.
     """
     # The operator has chosen the folder: there is none to create here.
     if environ.get(_LOCAL_DIRS) or "spark.local.dir" in known:
@@ -122,7 +122,8 @@ def configured_places() -> Iterator[None]:
     if not configured:
         yield
         return
-    # The environment outranks every setting, so here it has to name the new folders while the JVM starts.
+    # The environment outranks every setting, so here it has to name the new folders while the JVM
+    # starts.
     folders = configured.split(",")
     for place, root in enumerate(folders):
         # Where none can be created, Spark reports that of the root itself.
@@ -144,7 +145,9 @@ def _made(root: str) -> str:
 
 _log = Log("spark")
 _EVERYWHERE = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}
-"""On a cluster we set only what it prints: memory, Java options, addresses and the UI are the operator's."""
+"""On a cluster we set only what it prints: memory, Java options, addresses and the UI are the
+operator's.
+"""
 _LOCAL = _EVERYWHERE | {
     "spark.ui.enabled": "false",
     "spark.ui.retainedJobs": "20",
@@ -163,32 +166,39 @@ _LOCAL = _EVERYWHERE | {
     "spark.log.level": "ERROR",
     "spark.port.maxRetries": "100",
 }
-"""For a local session of our own: small, quiet, listening on loopback only, and without a growing history.
+"""For a local session of our own: small, quiet, listening on loopback only, and without a growing
+history.
 
-Workers are reached through sockets in the file system (pyspark 4.1 or newer). Over TCP each task stalls for 40 ms,
-since one side waits for more to send and the other for more to acknowledge.
-The JVM passes on little and computes nothing, so it is not worth compiling twice or collecting garbage in parallel.
-Between a job's two halves it carries only places of blocks (see `pipeline`), which are not worth compressing, nor a file
-for each bucket.
+Workers are reached through sockets in the file system (pyspark 4.1 or newer). Over TCP each task
+stalls for 40 ms, since one side waits for more to send and the other for more to acknowledge.
+The JVM passes on little and computes nothing, so it is not worth compiling twice or collecting
+garbage in parallel. Between a job's two halves it carries only places of blocks (see `pipeline`),
+which are not worth compressing, nor a file for each bucket.
 """
 
 
 _ONE_PROCESS = {"spark.authenticate": "true"}
-"""If Spark is one process: whoever connects to its ports must know a secret, or could inject blocks and Java objects.
+"""If Spark is one process: whoever connects to its ports must know a secret, or could inject blocks
+and Java objects.
 
-Spark creates a new secret at each start, which never leaves the JVM's memory. Executors would have to be given it.
+Spark creates a new secret at each start, which never leaves the JVM's memory. Executors would have
+to be given it.
 """
 _SERIOUS = re.compile(r"\b(ERROR|FATAL|OutOfMemoryError|[A-Za-z.]+Exception)\b(?!\"\.)|has not accepted any resources")
-"""Spark also prints the level of its own log: ``"ERROR".`` If no executor comes, it only warns, and waits."""
+"""Spark also prints the level of its own log: ``"ERROR".`` If no executor comes, it only warns, and
+waits.
+"""
 _PRIVATE = 0o077
-"""The umask of the JVM and its workers: no other user may read rows, or talk to a worker through its socket."""
+"""The umask of the JVM and its workers: no other user may read rows, or talk to a worker through
+its socket.
+"""
 
 
 def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
     """Return a session, and whether it is ours to stop. A running one is used as it is: its settings remain the caller's.
 
-    Raises `SparkUnavailable` if Spark does not start or its master does not answer, and `ConfigError` if there is no
-    Java.
+    Raises `SparkUnavailable` if Spark does not start or its master does not answer, and
+    `ConfigError` if there is no Java.
     """
     running = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only way to ask without creating one
     try:
@@ -212,7 +222,8 @@ def answers(context: SparkContext) -> bool:
     """Return whether a session's JVM exists and has not stopped the session."""
     try:
         return not context._jsc.sc().isStopped()  # noqa: SLF001 - PySpark has no such query
-    except (Py4JError, OSError, EOFError, AttributeError):  # the last one if PySpark itself has stopped it
+    except (Py4JError, OSError, EOFError, AttributeError):
+        # the last one if PySpark itself has stopped it
         return False
 
 
@@ -254,7 +265,8 @@ def _settings(wish: str) -> dict[str, str]:
         ours = _for_this_machine(known) | (_ONE_PROCESS if one_process(master) else {})
     if submitted:
         SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM, which knows the options of spark-submit
-    # A JVM that is there keeps the settings that it was started with; only a new one can take these.
+    # A JVM that is there keeps the settings that it was started with; only a new one can take
+    # these.
     elif SparkContext._gateway is None:  # noqa: SLF001 - the only way to ask
         if master.startswith("local"):
             ours |= own_places(os.environ, known, ours)
@@ -265,7 +277,8 @@ def _settings(wish: str) -> dict[str, str]:
         with suppress(Py4JError, TypeError):  # this is not part of Spark's documented interface
             for folder in noted():
                 jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
-    # With a JVM there, this holds all that it was given, by us or by others: none of that is set again.
+    # With a JVM there, this holds all that it was given, by us or by others: none of that is set
+    # again.
     configured = SparkConf()
     unset = {key: value for key, value in ours.items() if not configured.contains(key)}
     return unset | ({"spark.master": master} if master else {})
@@ -274,7 +287,8 @@ def _settings(wish: str) -> dict[str, str]:
 def _start_jvm(settings: Mapping[str, str]) -> None:
     """Start Spark's JVM with these settings and log its output."""
     conf, name = SparkConf().setAll(list(settings.items())), ""
-    # Containers may choose a number that no account has. Spark does not start without a name, and Java finds none there.
+    # Containers may choose a number that no account has. Spark does not start without a name, and
+    # Java finds none there.
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
@@ -283,7 +297,8 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
         # Java does not know a home either, and Spark takes no relative path.
         conf.setIfMissing("spark.jars.ivy", str(own_folder() / "ivy"))
     reading, writing = os.pipe()
-    # Without a reader the JVM would stop as soon as the pipe is full. It reads from the start: what ends a JVM at once is said there alone.
+    # Without a reader the JVM would stop as soon as the pipe is full. It reads from the start: what
+    # ends a JVM at once is said there alone.
     threading.Thread(target=_log_output, args=(os.fdopen(reading, "rb"),), name="spark-output", daemon=True).start()
     try:
         gateway = launch_gateway(conf, popen_kwargs={"stderr": writing, "umask": _PRIVATE})  # type: ignore[no-untyped-call] # has no types

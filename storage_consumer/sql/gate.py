@@ -43,7 +43,8 @@ def _created_table(cursor: Cursor) -> None:
     else:
         first, last = cursor.group()
         _elements(cursor, first, last)
-        # The options of the table, with or without PARTITION BY, from which on other words count; how regions are split comes last.
+        # The options of the table, with or without PARTITION BY, from which on other words count;
+        # how regions are split comes last.
         first, end = last + 1, len(cursor.found)
         last = next((at for at, _ in cursor.statement.find("SPLIT", first, depth=0)), end)
         begin = next((at for at, _ in cursor.statement.find("PARTITION BY", first, last, depth=0)), last)
@@ -72,7 +73,8 @@ def _element(cursor: Cursor, first: int, last: int, ground: int) -> None:
         cursor.check(first, last, words)
         return
     is_name = first < last and cursor.kind() in NAMES and cursor.upper() not in NEVER_NAMES
-    # A column is a name and a type of TiDB. What else could be here is the grammar of another server.
+    # A column is a name and a type of TiDB. What else could be here is the grammar of another
+    # server.
     if not is_name or first + 1 >= last or cursor.upper(1) not in TYPES:
         raise cursor.refusal()
     cursor.check(first + 1, last, words)
@@ -88,8 +90,8 @@ ALTERATIONS = frozenset(
 )  # fmt: skip
 """Action codes of a change of columns, indexes and options.
 
-They are not distinguished: TiDB gives several actions one code (61) or that of any of them, and some actions none. Those that move or
-remove rows have codes of their own, which must fit.
+They are not distinguished: TiDB gives several actions one code (61) or that of any of them, and
+some actions none. Those that move or remove rows have codes of their own, which must fit.
 """
 
 _VOCABULARIES: Mapping[str, frozenset[str]] = {
@@ -136,7 +138,8 @@ def _alter_table(cursor: Cursor) -> Judged:
         return Judged(RENAMES, cursor.name())
     if cursor.take("EXCHANGE PARTITION"):
         cursor.part()
-        # Whose the other table may be is for `refuse_strangers` to say, which knows the databases of the bucket.
+        # Whose the other table may be is for `refuse_strangers` to say, which knows the databases
+        # of the bucket.
         cursor.need("WITH TABLE")
         cursor.name()
         cursor.take("{WITH|WITHOUT} VALIDATION")
@@ -191,8 +194,9 @@ def _rest(cursor: Cursor, last: int, what: str, verb: str) -> None:
         return
     if what in ("names", "default", "partitions") and cursor.at < last:
         cursor.take("IF [NOT] EXISTS")
-        # A part that is named with its table before it: servers may take one for the other. In the other kinds only the first name may
-        # not have a dot: those further on belong to expressions.
+        # A part that is named with its table before it: servers may take one for the other. In the
+        # other kinds only the first name may not have a dot: those further on belong to
+        # expressions.
         for at in range(cursor.at, min(last if what == "names" else cursor.at + 2, len(found))):
             if found[at].text == ".":
                 cursor.at = at
@@ -221,18 +225,22 @@ class Judged(NamedTuple):
     codes: frozenset[int]
     """TiDB's action codes for it."""
     name: TableName
-    """The table (after a rename, the new name) or the database (empty table) that it is about; an empty schema if it gives none."""
+    """The table (after a rename, the new name) or the database (empty table) that it is about; an
+    empty schema if it gives none.
+    """
 
 
 def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> None:
     """Raise `StatementRefused` unless the statement, as `text` writes it, is one that TiCDC stores in a file like this one.
 
-    Raise `NotReplicable` if it has a feature of TiDB that is not known here. Objects that only TiDB has pass if the server is not TiDB, since they are not run there.
+    Raise `NotReplicable` if it has a feature of TiDB that is not known here. Objects that only TiDB
+    has pass if the server is not TiDB, since they are not run there.
     """
     with _explained(definition, text):
         read, own = list(readings(text)), _names(parsed(definition).names)
         found = [_judged(reading, definition, aside=server_type != "tidb") for reading in read]
-        # The rest of the program goes by the names of the former, so each reading has to give the same ones.
+        # The rest of the program goes by the names of the former, so each reading has to give the
+        # same ones.
         if any(_names(table_names(reading.tokens)) != own for reading in read):
             raise Refusal("a server may read other table names in it than this program does")
         # The first reading is TiDB's, and the file's Type is TiDB's own code.
@@ -246,7 +254,8 @@ def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> 
 def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> None:
     """Raise `StatementRefused` unless `text`, which is to be sent to a server of this type, is still such a statement.
 
-    For a server other than TiDB it may have no option that keeps rows elsewhere, and no engine but InnoDB.
+    For a server other than TiDB it may have no option that keeps rows elsewhere, and no engine but
+    InnoDB.
     """
     with _explained(definition, text):
         for reading in readings(text):
@@ -304,7 +313,8 @@ def _explained(definition: TableDefinition, text: str) -> Iterator[None]:
 def _refuse_other_name(definition: TableDefinition, judged: Judged) -> None:
     """Raise `Refusal` if the statement is about another table than its file.
 
-    One step of a cycle of renames may lie under its table's last name: then only the database must be the file's.
+    One step of a cycle of renames may lie under its table's last name: then only the database must
+    be the file's.
     """
     own, name = definition.name.folded(), judged.name.folded()
     same_schema = name.schema in ("", own.schema)
@@ -407,7 +417,8 @@ def _recover(cursor: Cursor) -> Judged:
 def _create(cursor: Cursor) -> Judged:
     """Judge CREATE of an index or a view, which may have words in between.
 
-    A DEFINER other than the account that runs the statement would lend the view that account's rights. Raises `Refusal`.
+    A DEFINER other than the account that runs the statement would lend the view that account's
+    rights. Raises `Refusal`.
     """
     if cursor.take("[UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID] INDEX [IF [NOT] EXISTS]"):
         return _index(cursor)

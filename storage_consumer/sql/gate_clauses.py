@@ -1,6 +1,7 @@
 """How servers read one text, and runs of tokens checked against a vocabulary.
 
-A text is read with the content of TiDB's own comments and without it. One on which servers may disagree is refused.
+A text is read with the content of TiDB's own comments and without it. One on which servers may
+disagree is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _FEATURES = frozenset(
         *("active_active", "softdelete"),
     )
 )
-"""Features by whose names TiDB decides which versions read a comment. A later TiDB may have more."""
+"""Features by whose names TiDB decides which versions read a comment. A later TiDB may have more.
+"""
 _BEFORE_TABLES = frozenset(
     (
         *("TABLE", "VIEW", "DATABASE", "SCHEMA", "TO", "AS", "LIKE", "REFERENCES", "RENAME", "EXCHANGE", "ON"),
@@ -62,7 +64,8 @@ def refuse_unknown_features(listed: str | None) -> None:
 def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) -> None:
     """Raise `Refusal` if a comment of TiDB could name a table: each version opens the comments whose features it knows.
 
-    `plain`: the tokens outside comments; `opened`: these and those in comments, each at its place in the text.
+    `plain`: the tokens outside comments; `opened`: these and those in comments, each at its place
+    in the text.
     """
     outside = {token.start for token in plain}
     if all(token.upper in _EXISTENCE for token in opened if token.start not in outside):
@@ -75,7 +78,8 @@ def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) ->
         if token.start in outside or any(_is_decimal(opened, place) for place in (at - 1, at, at + 1)):
             continue
         around = [one.upper for one in (*opened[at - 1 : at], token, *opened[at + 1 : at + 2])]
-        # Near the head, after a word that precedes names, or before a dot, a token may be part of a table's name.
+        # Near the head, after a word that precedes names, or before a dot, a token may be part of a
+        # table's name.
         early = at < _HEAD or around[0] in _BEFORE_TABLES | _EXISTENCE or around[-1] == "."
         if (early and token.upper not in _EXISTENCE) or token.upper in _BEFORE_TABLES:
             raise Refusal(f"a TiDB comment in it could name a table: {token.text[:60]}")
@@ -89,7 +93,9 @@ def _is_decimal(found: Sequence[Token], at: int) -> bool:
 
 _OF_TIDB = re.compile(r"/\*T!(?:\[(?P<features>[a-z0-9_,]*)\])?(?P<content>.*)\*/", re.DOTALL)
 _OF_RESTORER = re.compile(r"/\* (?:TableOption|AlterTable)[A-Za-z]{1,40} is not supported \*/", re.ASCII)
-"""What TiDB writes after an option that it accepts without effect; a plain comment for every server."""
+"""What TiDB writes after an option that it accepts without effect; a plain comment for every
+server.
+"""
 _HINT = re.compile(r"/\*\+(?:[A-Za-z0-9_ ,.()@\[\]]|`[A-Za-z0-9_]+`)*\*/", re.ASCII)
 _SETS = re.compile("SET_VAR|RESOURCE_GROUP", re.IGNORECASE)
 """Hints that change more than the plan."""
@@ -123,7 +129,8 @@ def readings(sql: str) -> Iterator[Statement]:
         refuse_unknown_features(found["features"])
         if _NESTED.search(content):
             raise Refusal("it has a comment inside a comment")
-        # The content has to be complete: no string or parenthesis may span the border of the comment.
+        # The content has to be complete: no string or parenthesis may span the border of the
+        # comment.
         _checked(content)
         first, last = found.span("content")
         # Spaces replace the marks, so that tokens of both readings can be compared by their place.
@@ -142,7 +149,8 @@ def _checked(sql: str) -> Statement:
     found, depth = statement.tokens, 0
     for at, token in enumerate(found):
         if token.kind == "string":
-            # Next to a dot, or in double quotes before a parenthesis, it is a name where ANSI_QUOTES is on.
+            # Next to a dot, or in double quotes before a parenthesis, it is a name where
+            # ANSI_QUOTES is on.
             after = found[at + 1 : at + 2]
             around = [each.text for each in (*found[at - 1 : at], *after) if each.kind == "symbol"]
             if "." in around or (token.text[0] == '"' and after and after[0].text == "("):
@@ -154,7 +162,8 @@ def _checked(sql: str) -> Statement:
         depth += (token.text == "(") - (token.text == ")")
         if depth < 0 or token.text not in _SYMBOLS:
             raise _unexpected(found, at)
-        # Before an operand, -- is two minus signs to every server; before anything else some server may read a comment.
+        # Before an operand, -- is two minus signs to every server; before anything else some server
+        # may read a comment.
         if token.text == "-" and _AMBIGUOUS.match(sql, token.start):
             raise Refusal("it has --, which some server reads as a comment")
     if depth:
@@ -196,9 +205,13 @@ class Vocabulary:
     """Bare words allowed below it."""
     functions: frozenset[str] = FUNCTIONS
     assigns: bool = True
-    """Whether a name or text of the clause may come before an equals sign. False where MariaDB would take it for an option of some engine."""
+    """Whether a name or text of the clause may come before an equals sign. False where MariaDB
+    would take it for an option of some engine.
+    """
     lists: bool = False
-    """Whether a name before a parenthesis may have a list: an index or a foreign key's table in the clause, a column with a length below it."""
+    """Whether a name before a parenthesis may have a list: an index or a foreign key's table in the
+    clause, a column with a length below it.
+    """
 
 
 @dataclass(slots=True)
@@ -306,7 +319,8 @@ class Cursor:
             # MariaDB reads `name = value` as an option of some engine.
             if token.kind in ("quoted", "string") and not vocabulary.assigns and token.depth == vocabulary.ground:
                 fits = not self._precedes(at, "=") and not (token.kind == "quoted" and self._precedes(at, "("))
-            # A quoted name before a parenthesis would call a stored function, unless a list belongs there.
+            # A quoted name before a parenthesis would call a stored function, unless a list belongs
+            # there.
             elif token.kind == "quoted":
                 fits = (
                     not self._precedes(at, "(")
@@ -325,9 +339,11 @@ class Cursor:
         """Return whether the name before a parenthesis is that of an index, a table, or a column with a length, and not of a function."""
         depth = self.found[at].depth
         if depth == ground:
-            # After a dot a name with a parenthesis is a function of some database, except for REFERENCES database.table (…).
+            # After a dot a name with a parenthesis is a function of some database, except for
+            # REFERENCES database.table (…).
             return self.found[at - 1].text != "." or self.found[max(at - 3, 0)].upper == "REFERENCES"
-        # What comes before the parenthesis that the name is in tells a list of columns from an expression.
+        # What comes before the parenthesis that the name is in tells a list of columns from an
+        # expression.
         before = self.found[self._openings[at] - 1].upper if self._openings[at] > 0 else ""
         length = self.found[at + 2 : at + 4]
         is_length = [t.text for t in length[1:]] == [")"] and bool(_NUMBER.fullmatch(length[0].text))
@@ -344,7 +360,8 @@ class Cursor:
         if _NUMBER.fullmatch(token.text) or belongs:
             return True
         if before == "." and called:
-            return vocabulary.lists and on_ground and self._has_list(at, vocabulary.ground)  # not a function
+            # not a function
+            return vocabulary.lists and on_ground and self._has_list(at, vocabulary.ground)
         # UPDATE and DELETE appear only in ON UPDATE and ON DELETE, and in UPDATE INDEXES.
         if word in ("UPDATE", "DELETE") and before != "ON" and not self._precedes(at, "INDEXES"):
             return False
@@ -352,7 +369,8 @@ class Cursor:
             return True
         if word in NEVER_NAMES or (called and not (vocabulary.lists and self._has_list(at, vocabulary.ground))):
             return False
-        # A name without quotes: behind a dot, of a column that is known, or where nothing but a name can be.
+        # A name without quotes: behind a dot, of a column that is known, or where nothing but a
+        # name can be.
         if before == "." or folded_name(token.text) in self.names or (on_ground and before in BEFORE_NAMES):
             return True
         # The value of CHARSET, COLLATE, USING or an option whose value is any word.

@@ -40,7 +40,9 @@ INDEX_OPTIONS = _set(
     "PARAMETER ALGORITHM LOCK DEFAULT INPLACE INSTANT COPY NONE SHARED EXCLUSIVE ASC DESC IS NULL TRUE FALSE",
 )
 PARTS = _set("IF EXISTS TO AS ENFORCED PRIMARY ALL RESTRICT CASCADE CARDINALITY DEPENDENCY CORRELATION")
-"""Words of an action that names columns, indexes, constraints, partitions or statistics without defining any."""
+"""Words of an action that names columns, indexes, constraints, partitions or statistics without
+defining any.
+"""
 ELEMENT = (
     TYPES
     | _NOW
@@ -65,7 +67,9 @@ PARTITION = _set(
 SPLITS = _set("SPLIT PRIMARY KEY INDEX BETWEEN AND REGIONS")
 """Words of how TiDB splits a table or an index into regions."""
 SOFT_DELETE = _UNITS | _set("ACTIVE_ACTIVE SOFTDELETE RETENTION SOFTDELETE_JOB_ENABLE SOFTDELETE_JOB_INTERVAL")
-"""Words of tables whose deleted rows stay for a while, and of tables that several clusters write to."""
+"""Words of tables whose deleted rows stay for a while, and of tables that several clusters write
+to.
+"""
 
 OPTIONS = (
     SOFT_DELETE
@@ -75,7 +79,8 @@ OPTIONS = (
         "TABLE_CHECKSUM PASSWORD COMPRESSION KEY_BLOCK_SIZE MAX_ROWS MIN_ROWS DELAY_KEY_WRITE ROW_FORMAT DYNAMIC FIXED COMPRESSED REDUNDANT COMPACT",
         "STATS_PERSISTENT STATS_AUTO_RECALC STATS_SAMPLE_PAGES STATS_BUCKETS STATS_TOPN STATS_COL_CHOICE STATS_COL_LIST STATS_SAMPLE_RATE STATS_OPTIONS",
         "SHARD_ROW_ID_BITS PRE_SPLIT_REGIONS PACK_KEYS STORAGE DISK MEMORY SECONDARY_ENGINE NULL SECONDARY_ENGINE_ATTRIBUTE ENGINE_ATTRIBUTE",
-        # TiDB takes DIRECTORY, TABLESPACE and the like without effect; `judging` refuses them where another server would heed them.
+        # TiDB takes DIRECTORY, TABLESPACE and the like without effect; `judging` refuses them where
+        # another server would heed them.
         "INSERT_METHOD NO FIRST LAST TABLESPACE NODEGROUP DATA INDEX DIRECTORY ENCRYPTION AUTOEXTEND_SIZE PLACEMENT POLICY TTL TTL_ENABLE",
         "TTL_JOB_INTERVAL INTERVAL ATTRIBUTES PAGE_CHECKSUM PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL TRANSACTIONAL IETF_QUOTES ON OFF YES AFFINITY",
         "TOKUDB_DEFAULT TOKUDB_FAST TOKUDB_SMALL TOKUDB_ZLIB TOKUDB_QUICKLZ TOKUDB_LZMA TOKUDB_SNAPPY TOKUDB_UNCOMPRESSED TOKUDB_ZSTD PAGE",
@@ -104,14 +109,19 @@ NEVER_NAMES = _set(
     "SELECT WITH VALUES TABLE LIKE INTO FROM UNION AS SET DISCARD IMPORT RENAME EXCHANGE PROCEDURE",
     "UPDATE DELETE INSERT REPLACE LOAD GRANT REVOKE CALL KILL OUTFILE DUMPFILE TRIGGER",
 )
-"""Words that begin, or continue, something that is not a definition; TiDB writes a name that is one of them in quotes."""
+"""Words that begin, or continue, something that is not a definition; TiDB writes a name that is one
+of them in quotes.
+"""
 ENGINES = ("ENGINE", "SECONDARY_ENGINE", "INSERT_METHOD", "ROW_FORMAT")
 """Options whose value is any bare word."""
 VALUE_WORDS = _set("CHARSET COLLATE USING", *ENGINES)
-"""Words after which a bare word is a value: the name of a character set, collation, engine or kind of index."""
+"""Words after which a bare word is a value: the name of a character set, collation, engine or kind
+of index.
+"""
 
 
-# Left out although TiDB has them: SLEEP, BENCHMARK, LOAD_FILE, SETVAL, GET_LOCK and the other functions of locks.
+# Left out although TiDB has them: SLEEP, BENCHMARK, LOAD_FILE, SETVAL, GET_LOCK and the other
+# functions of locks.
 _CONTROL = "ANY_VALUE COALESCE GREATEST IF IFNULL INTERVAL ISNULL LEAST NAME_CONST NULLIF"
 _NUMBERS = (
     "ABS ACOS ASIN ATAN ATAN2 BIT_COUNT CEIL CEILING CONV COS COT CRC32 DEGREES EXP FLOOR LN LOG LOG10 LOG2 MOD PI POW POWER RADIANS RAND "

@@ -99,7 +99,8 @@ def _named_sources(found: Sequence[Token], start: int, ends: Ends) -> Iterator[S
             # The outermost clause stays: a hostile statement may close more than it opened.
             del clauses[max(1, len(clauses) - 1) :]
         elif token.kind == "symbol" and token.text == "(":
-            # Where a table is expected, a parenthesis holds tables or a subquery; the latter says so by its SELECT.
+            # Where a table is expected, a parenthesis holds tables or a subquery; the latter says
+            # so by its SELECT.
             clauses.append(_Clause("from", expects=True) if clause.expects else _Clause())
             clause.expects = False
         # These words begin a subquery or a list of rows; LATERAL stands before one.
@@ -112,7 +113,8 @@ def _named_sources(found: Sequence[Token], start: int, ends: Ends) -> Iterator[S
         elif _is_behind_dot(found, at) or (token.upper in _ENDS and found[at - 1].upper == "AS"):
             pass  # a column or an alias, whatever its name
         elif clause.place == "from" and token.upper in ("USE", "FORCE", "IGNORE"):
-            # In the longest form, USE INDEX FOR ORDER BY, the list is the fifth token after the first word.
+            # In the longest form, USE INDEX FOR ORDER BY, the list is the fifth token after the
+            # first word.
             opening = next((i for i in range(at + 1, min(at + 6, len(found))) if found[i].text == "("), -1)
             at = max(at + 1, ends.get(opening, -1) + 1)
             continue
@@ -215,8 +217,8 @@ def _view_body(found: Sequence[Token]) -> int:
 def cannot_read(query: str, name: NameAt, columns: Sequence[str], result: Sequence[str]) -> bool:
     """Return whether a table with these columns certainly is not what a CREATE VIEW reads under a name.
 
-    `result`: the view's own columns. Where either are not known, or the text shows too little, it may be. Only names in backquotes are
-    taken for columns, as TiDB writes every one.
+    `result`: the view's own columns. Where either are not known, or the text shows too little, it
+    may be. Only names in backquotes are taken for columns, as TiDB writes every one.
     """
     found = tokens(query)
     body = _view_body(found)
@@ -372,16 +374,19 @@ def _opens(found: Sequence[Token], at: int, first: str) -> tuple[bool, bool]:
     if word == "TO" and first in ("RENAME", "FLASHBACK"):
         return True, True
     opens = word in _BEFORE_NAMES
-    # RENAME TABLE a TO b, c TO d and DROP TABLE a, b; elsewhere a comma separates columns, actions or options.
+    # RENAME TABLE a TO b, c TO d and DROP TABLE a, b; elsewhere a comma separates columns, actions
+    # or options.
     if word == ",":
         opens = first in ("RENAME", "DROP") and token.depth == 0
     elif word == "LIKE":
         copies = token.depth == 0 or found[at - 1].text == "("  # elsewhere it compares texts
         opens = first == "CREATE" and find_words(found[:3], "TABLE") > 0 and copies
-    # CREATE INDEX i ON t, DROP INDEX i ON t. Elsewhere it belongs to ON UPDATE, ON DELETE or a join.
+    # CREATE INDEX i ON t, DROP INDEX i ON t. Elsewhere it belongs to ON UPDATE, ON DELETE or a
+    # join.
     elif word == "ON":
         opens = token.depth == 0 and find_words(found[:4], "INDEX") > 0
-    # TRUNCATE t. In TRUNCATE TABLE t the name follows TABLE; in ALTER TABLE … TRUNCATE PARTITION no table follows.
+    # TRUNCATE t. In TRUNCATE TABLE t the name follows TABLE; in ALTER TABLE … TRUNCATE PARTITION no
+    # table follows.
     elif word == "TRUNCATE":
         opens = at == 0 and following != "TABLE"
     return opens, False
@@ -396,14 +401,17 @@ def _skip(found: Sequence[Token], at: int) -> int:
 
 _NOISE = frozenset(("RENAME", "TABLE", "ALTER", "TO", "AS", "IF", "EXISTS", ";", ","))
 _NAMING_OTHERS = frozenset(("RENAME", "LIKE", "REFERENCES", "VIEW"))
-"""Words of statements that can touch other tables than their own; a RENAME may be ALTER TABLE a RENAME TO b."""
+"""Words of statements that can touch other tables than their own; a RENAME may be ALTER TABLE a
+RENAME TO b.
+"""
 
 
 def parsed(definition: TableDefinition) -> ParsedDdl:
     """Return what the definition's statement says. It is parsed at the first call, and held by the definition from then on."""
     if (held := definition.held) is None:
         held = parse_ddl(definition.query, definition.name)
-        # Frozen, but this only remembers what follows from the other fields. Two threads that meet here store equal records.
+        # Frozen, but this only remembers what follows from the other fields. Two threads that meet
+        # here store equal records.
         object.__setattr__(definition, "held", held)
     return held
 
@@ -425,7 +433,8 @@ def parse_ddl(query: str, own: TableName) -> ParsedDdl:
         names=tuple(table_names(found)),
         # Any other statement touches its own table only, so its words need not be looked at.
         others=frozenset(
-            # Every word may be a table's name here. One too many costs a little waiting; one too few would let rows overtake a statement.
+            # Every word may be a table's name here. One too many costs a little waiting; one too
+            # few would let rows overtake a statement.
             TableName(schema=schema or own.schema, table=table)
             for schema, table, _ in (names(found) if exchanges or drops or words & _NAMING_OTHERS else ())
         ),
@@ -437,12 +446,14 @@ def parse_ddl(query: str, own: TableName) -> ParsedDdl:
 
 def _rename(found: Sequence[Token], own: TableName) -> Rename | None:
     at = find_words(found, "RENAME", depth=0)
-    # These rename a part of the table; a later action of the same ALTER may still rename the table itself.
+    # These rename a part of the table; a later action of the same ALTER may still rename the table
+    # itself.
     while 0 <= at < len(found) - 1 and found[at + 1].upper in ("COLUMN", "INDEX", "KEY"):
         at = find_words(found, "RENAME", depth=0, start=at + 1)
     if at < 0 or not has_words(found[:2], found[0].upper, "TABLE") or found[0].upper not in ("RENAME", "ALTER"):
         return None
-    # ALTER TABLE a RENAME b has its old name before the word, RENAME TABLE a TO b has both names after it.
+    # ALTER TABLE a RENAME b has its old name before the word, RENAME TABLE a TO b has both names
+    # after it.
     before, after = _named(found[:at]), _named(found[at:])
     pair = [*before[:1], *after[:1]] if before else after
     if len(pair) < 2:  # noqa: PLR2004 - an old and a new name
@@ -461,7 +472,9 @@ def _named(found: Sequence[Token]) -> list[tuple[str, str]]:
 
 
 Existing = Mapping[TableName, TableName]
-"""Folded name → the name as the target spells it, for tables and databases (empty table) that exist there."""
+"""Folded name → the name as the target spells it, for tables and databases (empty table) that exist
+there.
+"""
 
 
 def looked_up(definition: TableDefinition) -> set[TableName]:
@@ -491,7 +504,8 @@ def with_real_names(definition: TableDefinition, existing: Existing) -> TableDef
     named = parsed(definition).names
     edits = [(n.start, n.end, text) for n in named if (text := _respelled(n, own, existing))]
     real = existing.get(own.folded())
-    # A new table is spelled as the source spells it, even if one that differs in case is there until the statement runs.
+    # A new table is spelled as the source spells it, even if one that differs in case is there
+    # until the statement runs.
     creates = any(name.new and folded_name(name.table) == folded_name(own.table) for name in named)
     name = TableName(schema=schema, table=real.table if real is not None and own.table and not creates else own.table)
     if name == own and not edits:

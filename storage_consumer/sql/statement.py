@@ -188,8 +188,9 @@ class Statement:
     ) -> list[tuple[int, int]]:
         """Return [first, last) of each phrase of a grammar at one depth of parentheses, or at any; of what `<…>` marks in it alone.
 
-        In a grammar ``[a]`` may be missing, ``{a|b}`` is a choice, ``{a}*`` is repeated; ``name``, ``quoted``, ``text`` and ``any``
-        are tokens of that kind, ``any`` is no equals sign; all else is as it is in the statement. ``( )`` is a parenthesis with all that is in it.
+        In a grammar ``[a]`` may be missing, ``{a|b}`` is a choice, ``{a}*`` is repeated; ``name``,
+        ``quoted``, ``text`` and ``any`` are tokens of that kind, ``any`` is no equals sign; all
+        else is as it is in the statement. ``( )`` is a parenthesis with all that is in it.
         """
         found: list[tuple[int, int]] = []
         for level, (shape, offsets, places) in self._levels.items():

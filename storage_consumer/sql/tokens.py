@@ -1,7 +1,7 @@
 """Split SQL into tokens: just enough to find names and clauses in a DDL without mistaking strings or comments for code.
 
-This is not a parser. The original text runs on the target whenever it can, so it is enough to see which tables a
-statement names, and to insert or remove a clause at an exact place.
+This is not a parser. The original text runs on the target whenever it can, so it is enough to see
+which tables a statement names, and to insert or remove a clause at an exact place.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Token(NamedTuple):
     depth: int
     """Number of open parentheses around it; a parenthesis itself counts as outside."""
     upper: str
-    """Upper-case text of a bare word or symbol; empty for strings and quoted names, which are never keywords."""
+    """Upper-case text of a bare word or symbol; empty for strings and quoted names, which are never
+    keywords.
+    """
 
     @property
     def name(self) -> str:
@@ -57,14 +59,17 @@ class Token(NamedTuple):
 
 _UPPER = attrgetter("upper")
 NAMES = ("quoted", "word")
-"""Kinds of tokens that can be names: TiCDC writes names in backquotes, but older versions store them as typed."""
+"""Kinds of tokens that can be names: TiCDC writes names in backquotes, but older versions store
+them as typed.
+"""
 
 
 def tokens(sql: str) -> tuple[Token, ...]:
     """Return the tokens of `sql`, without comments (``/*T! ... */`` included).
 
-    What a statement says is asked of `sql.parse`. Right before one runs, the gate and the translation each read its text
-    on their own, so the tokens of the last few texts of usual length are kept for them.
+    What a statement says is asked of `sql.parse`. Right before one runs, the gate and the
+    translation each read its text on their own, so the tokens of the last few texts of usual length
+    are kept for them.
     """
     return _kept(sql) if len(sql) <= USUAL_LENGTH else _scanned(sql)
 
@@ -72,9 +77,10 @@ def tokens(sql: str) -> tuple[Token, ...]:
 def pieces(sql: str, is_raw: Callable[[Sequence[Piece]], bool] | None = None) -> list[Piece]:
     """Return kind, start and end (exclusive) of each token, and of white space (``space``) and comments (``comment``) too.
 
-    If a string, quoted name or comment has no end, its opener becomes a symbol, and so does each later opener of its
-    kind. The end is not searched for again, so the time stays linear in the length of the text. `is_raw` returns
-    whether backslashes are literal in a string in single quotes that follows the pieces up to it.
+    If a string, quoted name or comment has no end, its opener becomes a symbol, and so does each
+    later opener of its kind. The end is not searched for again, so the time stays linear in the
+    length of the text. `is_raw` returns whether backslashes are literal in a string in single
+    quotes that follows the pieces up to it.
     """
     found: list[Piece] = []
     endless: set[str] = set()

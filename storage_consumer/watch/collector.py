@@ -35,7 +35,9 @@ from storage_consumer.watch.report import Health, Phase, Work, is_late, lag_of
 
 _log = Log("monitoring")
 SILENCE = 180.0
-"""Seconds without any wait of the consumer after which it counts as hanging. Each attempt to reach something ends much sooner."""
+"""Seconds without any wait of the consumer after which it counts as hanging. Each attempt to reach
+something ends much sooner.
+"""
 EVERY = 15.0
 """Seconds between two versions of the file."""
 _STATES = (
@@ -206,7 +208,8 @@ class TableSeries:
     def values(self, facts: ScrapeFacts) -> dict[str, Mapping[str, float]]:
         """Return name of a metric → label → value."""
         last, rows = facts.done, facts.tally.table_rows
-        # Nothing of this changes between rounds, and to choose among thousands of tables is most of the work.
+        # Nothing of this changes between rounds, and to choose among thousands of tables is most of
+        # the work.
         if last is not self._last:
             first = {table.table: _FIRST.get(table.state, 0) for table in last.tables}
             names = nlargest(
@@ -227,7 +230,8 @@ class TableSeries:
         if has_others and (lowest := min(rest, default=last.checkpoint_running)):
             checkpoints[OTHERS] = physical_ms(lowest) / 1000
         halted = (table.table for table in last.halted if table.table in named)
-        # Tables that lost their series keep what they had: it is shown again, and goes on from there, once they are back.
+        # Tables that lost their series keep what they had: it is shown again, and goes on from
+        # there, once they are back.
         shown = {name: float(self._rows[name]) for name in named if name in rows}
         return {
             "table_halted": dict.fromkeys(halted, 1.0),
@@ -258,7 +262,9 @@ class Processes:
     """What was found."""
 
     memory: dict[str, int]
-    """``driver``, ``jvm``, ``worker`` and ``other`` → resident bytes. Pages that processes share count in each of them."""
+    """``driver``, ``jvm``, ``worker`` and ``other`` → resident bytes. Pages that processes share
+    count in each of them.
+    """
     counts: dict[str, int]
     """The same → number of processes."""
     connections: int
@@ -271,7 +277,8 @@ def processes(port: int) -> Processes:
     for file in _PROC.glob("[0-9]*/stat"):
         # A process may end meanwhile.
         with suppress(OSError):
-            # The name of a program may hold spaces and brackets; the columns begin behind its last bracket.
+            # The name of a program may hold spaces and brackets; the columns begin behind its last
+            # bracket.
             head, _, rest = file.read_text(encoding="utf-8", errors="replace").rpartition(")")
             pid, columns = int(file.parent.name), rest.split()
             children[int(columns[_PARENT])].append(pid)
@@ -401,7 +408,8 @@ class Showing(Collector):
             family = kind(PREFIX + name, metric.meaning, labels=metric.labels)
             # No metric has more than one label.
             for label, number in value.items() if isinstance(value, Mapping) else [(None, value)]:
-                # A label may be the name of a table, which is a text from outside: what no UTF-8 has would spoil the whole scrape.
+                # A label may be the name of a table, which is a text from outside: what no UTF-8
+                # has would spoil the whole scrape.
                 family.add_metric([] if label is None else [escaped(redact(label))], number)
             yield family
         name, counts = "round_duration_seconds", accumulate(facts.tally.rounds_by_bucket)

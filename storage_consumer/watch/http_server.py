@@ -1,7 +1,8 @@
 """The HTTP server of a running program: answers GET and HEAD from a table of routes, as a WSGI application that waitress serves.
 
-It is meant for a scraper, for probes and for an operator's browser. Whoever connects can neither slow down nor stop the rounds: waitress
-bounds threads, connections, the size of a request, and the seconds that a silent client is waited for.
+It is meant for a scraper, for probes and for an operator's browser. Whoever connects can neither
+slow down nor stop the rounds: waitress bounds threads, connections, the size of a request, and the
+seconds that a silent client is waited for.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 CONNECTIONS = 500
-"""Connections that are open at a time; one more has to wait. They cost no thread while nothing is asked."""
+"""Connections that are open at a time; one more has to wait. They cost no thread while nothing is
+asked.
+"""
 THREADS = 32
-"""Answers at a time. A page may wait some seconds for the target, and a probe must not wait for viewers of such pages."""
+"""Answers at a time. A page may wait some seconds for the target, and a probe must not wait for
+viewers of such pages.
+"""
 PATIENCE = 5
 """Seconds for which a silent client is waited for."""
 _LAST_WAIT = 1.0
@@ -57,7 +62,9 @@ class Request:
     accept: str = ""
     """The header ``Accept``."""
     below: str = ""
-    """What follows the route, if it takes all paths below it: ``shop.orders`` of ``/tables/shop.orders``."""
+    """What follows the route, if it takes all paths below it: ``shop.orders`` of
+    ``/tables/shop.orders``.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +79,9 @@ class Response:
 
 
 Handler = Callable[[Request], Response]
-"""Answers a request. It is called from several threads; what it raises is logged and answered with 500."""
+"""Answers a request. It is called from several threads; what it raises is logged and answered with
+500.
+"""
 
 
 def said(text: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
@@ -86,9 +95,11 @@ class HttpServer:
     def __init__(self, listen: str, routes: Mapping[str, Handler]) -> None:
         """Listen at ``host:port``; port 0 takes a free one. Raise `ConfigError` if that cannot be had.
 
-        A route is a path. One that ends with ``/`` also takes all paths below it, but for ``/`` itself.
+        A route is a path. One that ends with ``/`` also takes all paths below it, but for ``/``
+        itself.
         """
-        # Whoever connects could else have it write lines: of requests that wait for a thread, and of addresses that are none.
+        # Whoever connects could else have it write lines: of requests that wait for a thread, and
+        # of addresses that are none.
         logging.getLogger("waitress").setLevel(logging.CRITICAL)
         host, port = split_address(listen)
         try:
@@ -134,7 +145,8 @@ class HttpServer:
             left.extend(self._sockets.values())
             self._sockets.clear()
 
-        # The thread that serves ends once it has no sockets, and only then another one may touch them.
+        # The thread that serves ends once it has no sockets, and only then another one may touch
+        # them.
         self._server.trigger.pull_trigger(end)
         self._thread.join(timeout=PATIENCE)
         self._server.task_dispatcher.shutdown(timeout=_LAST_WAIT)
@@ -142,7 +154,8 @@ class HttpServer:
             if each not in (self._server, self._server.trigger):
                 each.handle_close()
         wasyncore.dispatcher.close(self._server)
-        # Whoever still answers writes to the trigger in the end, and its number might be another file's by then.
+        # Whoever still answers writes to the trigger in the end, and its number might be another
+        # file's by then.
         if self._server.task_dispatcher.threads:
             threading.Thread(target=self._close_trigger, name="http-server-end", daemon=True).start()
         else:
@@ -168,7 +181,8 @@ class HttpServer:
 
     def _response(self, environ: WSGIEnvironment) -> Response:
         if self._is_private and not _is_local(environ.get("HTTP_HOST", "")):
-            # A page of another site whose name was made to mean this machine could read everything here.
+            # A page of another site whose name was made to mean this machine could read everything
+            # here.
             return said(
                 "this address answers only to names of the machine itself, such as 127.0.0.1 and localhost: "
                 "have the proxy send one of them as Host",

@@ -1,6 +1,7 @@
 """``--on-halt``: the command that is called when a table halts or goes on, at a take-over, and when the program fails.
 
-It hears events of the log and the summaries of rounds. A thread of its own runs the command, once for each document: no round waits.
+It hears events of the log and the summaries of rounds. A thread of its own runs the command, once
+for each document: no round waits.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ _EXCERPT = 200
 """Characters of what the command wrote to standard error that the log shows."""
 _PIPE = 64 * 1024
 _TAKES_AWAY = ("pause", "skip")
-"""Decisions after which a table neither counts as halted nor goes on: whoever decided so need not be told."""
+"""Decisions after which a table neither counts as halted nor goes on: whoever decided so need not
+be told.
+"""
 _NAMED = re.compile(r"(?<=`)storage-consumer [a-z][^`]*(?=`)")
 """A command that an error only names, without all that it takes to be pasted."""
 _SENTENCE = re.compile(r"(?<=[.;]) +(?=\S)")
@@ -79,7 +82,9 @@ class OnHalt:
         self._halted = set[str]()
         """Tables that are halted, as far as is known."""
         self._decided = set[str]()
-        """Tables about which an operator has decided since the last round; it shows whether they go on."""
+        """Tables about which an operator has decided since the last round; it shows whether they go
+        on.
+        """
         self._quarantined = set[str]()
         """Tables whose first quarantined row was told."""
         self._is_first_round = True
@@ -111,7 +116,8 @@ class OnHalt:
         halted = {table.table: table for table in summary.halted}
         with self._changed:
             new = [table for name, table in halted.items() if name not in self._halted]
-            # No event of this run was about them: they halted in an earlier one, and were not tried again.
+            # No event of this run was about them: they halted in an earlier one, and were not tried
+            # again.
             still = [table for table in new if self._is_first_round and table.table not in self._decided]
             self._tell("still_halted", still)
             self._tell("table_halted", [table for table in new if table not in still])
@@ -258,16 +264,19 @@ def _called(command: Sequence[str], content: bytes) -> str:
             command,
             stdin=document,
             stdout=subprocess.DEVNULL,
-            # Not a file: a command that never stops writing would fill the disk on which Spark works.
+            # Not a file: a command that never stops writing would fill the disk on which Spark
+            # works.
             stderr=subprocess.PIPE,
-            # A signal to the program, such as Ctrl-C at its terminal, does not end the message about it.
+            # A signal to the program, such as Ctrl-C at its terminal, does not end the message
+            # about it.
             start_new_session=True,
         )
     assert process.stderr is not None
     errors, said, deadline = process.stderr.fileno(), b"", monotonic() + TIME_LIMIT
     os.set_blocking(errors, False)
     with process.stderr:
-        # The end of the command counts, not that of the pipe: what it leaves running may hold that open.
+        # The end of the command counts, not that of the pipe: what it leaves running may hold that
+        # open.
         has_ended = False
         while not has_ended and monotonic() < deadline:
             sleep(0.05)

@@ -1,7 +1,8 @@
 """The status page: the routes, what is answered to whom, and how records become HTML.
 
-All viewers share one look at the state: at most one at a time, at most one every few seconds, and nobody waits long for it. Whatever a
-template shows passes `_shown` and is then escaped; secrets are blanked before texts are cut.
+All viewers share one look at the state: at most one at a time, at most one every few seconds, and
+nobody waits long for it. Whatever a template shows passes `_shown` and is then escaped; secrets are
+blanked before texts are cut.
 """
 
 from __future__ import annotations
@@ -153,8 +154,9 @@ class Site:
     ) -> None:
         """Look at nothing before the first request; a checkpoint older than `max_lag` seconds counts as behind.
 
-        `look` looks at the state, `journal` returns the newest statements of a table, the newest first; both may raise
-        `StorageConsumerError`. `command` returns the command for a verb on a table.
+        `look` looks at the state, `journal` returns the newest statements of a table, the newest
+        first; both may raise `StorageConsumerError`. `command` returns the command for a verb on a
+        table.
         """
         self._recorder = recorder
         self._clock = clock
@@ -201,7 +203,8 @@ class Site:
         status, now = known.status, known.status.snapshot.now
         work = status.snapshot.reported and status.snapshot.reported.work
         stopped = [each for each in status.tables if each.state in STOPPED]
-        # Stopped tables stand first. One that runs is among the others if a decision about it is open.
+        # Stopped tables stand first. One that runs is among the others if a decision about it is
+        # open.
         waiting = status.tables[len(stopped) :]
         more = {
             "listing": listed(known.rows, query),
@@ -260,7 +263,8 @@ class Site:
         word, look, reasons = Health.UNKNOWN, "", [seen.fault or "nothing was seen yet"]
         if status is not None:
             word, reasons = status.health, [*status.reasons]
-            # A healthy feed can have something odd to say too, such as that the source stands still: it is not green then.
+            # A healthy feed can have something odd to say too, such as that the source stands
+            # still: it is not green then.
             if word == Health.HEALTHY:
                 look = "warn" if reasons else ""
                 reasons = [status.text.partition(": ")[2], *reasons]

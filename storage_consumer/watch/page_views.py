@@ -1,6 +1,7 @@
 """What the status page shows: the list of tables, as the address of the page chooses, and the course of lags and rates as plots; pure.
 
-A plot is `WIDTH` by `HEIGHT` units, which the page stretches. Its texts stand beside it, so that they stay readable at any width.
+A plot is `WIDTH` by `HEIGHT` units, which the page stretches. Its texts stand beside it, so that
+they stay readable at any width.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The recorder: counts what the rounds of a process do, and says at any time how far they are. What it says is stored every few seconds.
 
-It is the one record of a round: log, bar, metrics, status, page and service manager read it. It is a `Progress`, and hears the events of
-the log. Calls come from several threads.
+It is the one record of a round: log, bar, metrics, status, page and service manager read it. It is
+a `Progress`, and hears the events of the log. Calls come from several threads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _ticker_log = Log("display")
 TICK = 1.0
 """Seconds between two calls."""
 _LAST_TICK = 2.0
-"""Seconds that the end waits for the last call, which may hang, as in a write to a terminal that is stopped."""
+"""Seconds that the end waits for the last call, which may hang, as in a write to a terminal that is
+stopped.
+"""
 
 
 class Ticker:
@@ -94,7 +96,9 @@ WINDOW = 60.0
 """Seconds over which a rate is taken."""
 _MINUTE = 60
 _ENDING_A_STOP = ("resume", "reload-done")
-"""Decisions after which a table goes on: the state says so at once, and a round that catches up may take long."""
+"""Decisions after which a table goes on: the state says so at once, and a round that catches up may
+take long.
+"""
 
 
 def _without_stop(last: RoundSummary, name: str) -> RoundSummary:
@@ -203,15 +207,21 @@ class Recorder:
         self._phase = Phase.STARTING
         self._retry = ""
         self._least_left = math.inf
-        """Fewest files and statements that a round had left which had to be retried, since the retries began."""
+        """Fewest files and statements that a round had left which had to be retried, since the
+        retries began.
+        """
         self._work: Work | None = None
-        """The running round, once it knows what it has to do; its seconds are counted when it is shown."""
+        """The running round, once it knows what it has to do; its seconds are counted when it is
+        shown.
+        """
         self._polled_at: float | None = None
         """When the running round began to poll; None between rounds."""
         self._worked_at = self._moved_at = 0.0
         """When it knew what it has to do, and when it moved last."""
         self._read: deque[tuple[float, float, int]] = deque()
-        """From, until and rows of each piece of work, over the last `WINDOW` in which there were any."""
+        """From, until and rows of each piece of work, over the last `WINDOW` in which there were
+        any.
+        """
         self._done = RoundSummary()
         """All rounds together, and where the last one ended."""
         self._last_round_at = 0.0
@@ -353,7 +363,8 @@ class Recorder:
         """Return what there is to say now."""
         with self._lock:
             done, tally, work = self._done, self._tally, self._work
-            # Only the time of the work counts: a program that polls every two seconds is no slower for that.
+            # Only the time of the work counts: a program that polls every two seconds is no slower
+            # for that.
             seconds = sum(ended - began for began, ended, _ in self._read)
             if work is not None:
                 work = replace(work, seconds=round(self._clock.monotonic() - self._worked_at, 3))
@@ -429,7 +440,9 @@ class Recorder:
 EVERY = 5.0
 """Seconds between two reports."""
 _SOON = 1.0
-"""Seconds until a report says that something is retried, or no more, and until one that could not be stored is tried again."""
+"""Seconds until a report says that something is retried, or no more, and until one that could not
+be stored is tried again.
+"""
 
 
 class Reports(Protocol):
@@ -472,7 +485,8 @@ class Reporting:
             self._recorder.compared(self._reports.save(report.to_json(), self._recorder.minute()))
             self._has_failed = False
         except StorageConsumerError as fault:
-            # Once: what keeps reports from being stored usually keeps the rounds from working, and they say so.
+            # Once: what keeps reports from being stored usually keeps the rounds from working, and
+            # they say so.
             if not self._has_failed:
                 _log.warning("report_failed", error=str(fault))
             self._has_failed = True

@@ -1,6 +1,7 @@
 """What is known of a feed, as frozen records: what the writer says of itself, what is stored, and the one word for both.
 
-Reports travel to the state and back as JSON; `status` judges snapshots; status, page, JSON, metrics and probes have the word from here.
+Reports travel to the state and back as JSON; `status` judges snapshots; status, page, JSON, metrics
+and probes have the word from here.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ AHEAD = 60.0
 """Seconds that the bucket's checkpoint may lie ahead of the clock."""
 
 OVERDUE = 600.0
-"""Seconds that the tables which are not stopped may lie back further than the bucket's checkpoint did when it was read, unless a limit is given."""
+"""Seconds that the tables which are not stopped may lie back further than the bucket's checkpoint
+did when it was read, unless a limit is given.
+"""
 
 
 class Health(StrEnum):
     """The one word for a feed. Where several hold, the first of these counts."""
 
     UNKNOWN = "unknown"
-    """The state does not answer, so that only an older look at it is known; `verdict` never says so."""
+    """The state does not answer, so that only an older look at it is known; `verdict` never says
+    so.
+    """
     NO_WRITER = "no-writer"
     """Nobody writes: no process has the lease."""
     RETRYING = "retrying"
@@ -36,9 +41,13 @@ class Health(StrEnum):
     STOPPED = "stopped"
     """One or more tables are halted or paused; the others go on."""
     UNEQUAL = "unequal"
-    """One or more tables are not equal to the source: the quarantine holds rows of them, or a comparison found differences."""
+    """One or more tables are not equal to the source: the quarantine holds rows of them, or a
+    comparison found differences.
+    """
     CLOCK_SKEW = "clock-skew"
-    """The bucket's checkpoint lies ahead of the clock: one of the two is wrong, so no lag means anything."""
+    """The bucket's checkpoint lies ahead of the clock: one of the two is wrong, so no lag means
+    anything.
+    """
     BEHIND = "behind"
     """The checkpoint is older than it may be."""
     HEALTHY = "healthy"
@@ -49,8 +58,9 @@ def verdict(
 ) -> Health:
     """Return the word.
 
-    `is_alone`: nobody writes, and somebody should; `has_stopped`: a table is halted or paused; `is_unequal`: a comparison found a
-    difference, or the quarantine holds rows; `ahead`: seconds by which the bucket's checkpoint is ahead of the clock.
+    `is_alone`: nobody writes, and somebody should; `has_stopped`: a table is halted or paused;
+    `is_unequal`: a comparison found a difference, or the quarantine holds rows; `ahead`: seconds by
+    which the bucket's checkpoint is ahead of the clock.
     """
     holding = (
         (Health.NO_WRITER, is_alone),
@@ -82,7 +92,8 @@ def is_late(checkpoint: int, now: float, limit: float | None) -> bool:
 def beyond_source(running: int, now: float, source_lag: float | None) -> float | None:
     """Return the seconds by which the tables that are not stopped lie back further than the bucket's checkpoint when it was read.
 
-    More than `OVERDUE` is late where no limit is given, and what the alert ``StorageConsumerLag`` fires at. None: not known.
+    More than `OVERDUE` is late where no limit is given, and what the alert ``StorageConsumerLag``
+    fires at. None: not known.
     """
     lag = lag_of(running, now)
     return None if lag is None or source_lag is None else lag - source_lag
@@ -179,7 +190,9 @@ class Report:
     phase_seconds: float = 0.0
     """For how long the phase had lasted when the report was made."""
     retry: str = ""
-    """What did not answer last, while the phase is `RETRYING`; with `ENDED` the error with which the program ended, or an empty text."""
+    """What did not answer last, while the phase is `RETRYING`; with `ENDED` the error with which
+    the program ended, or an empty text.
+    """
     work: Work | None = None
     """The running round, once it knows what it has to do."""
     rows_per_second: float = 0.0
@@ -187,10 +200,13 @@ class Report:
     rows_per_second_limit: int = 0
     """The option `rows_per_second`."""
     pending_files: int = 0
-    """Files with rows beyond the storage checkpoint, or not yet read, at the end of the last round."""
+    """Files with rows beyond the storage checkpoint, or not yet read, at the end of the last round.
+    """
     pending_bytes: int = 0
     refused_checkpoint: int = 0
-    """The checkpoint-ts of the bucket's ``metadata`` if it lies too far ahead of the clock to be believed; else 0."""
+    """The checkpoint-ts of the bucket's ``metadata`` if it lies too far ahead of the clock to be
+    believed; else 0.
+    """
     source_checkpoint: int = 0
     """The bucket's checkpoint-ts as last read; 0 before that."""
     source_age: float = 0.0
@@ -249,7 +265,9 @@ class Table:
     state: str
     """See `plan.table_state.TableState`."""
     checkpoint: int
-    """Commit ts up to which it is applied, inclusive, where it does not follow `Snapshot.checkpoint_running`."""
+    """Commit ts up to which it is applied, inclusive, where it does not follow
+    `Snapshot.checkpoint_running`.
+    """
     follows: bool = True
     """Whether it is at least as far as the feed."""
     error: str = ""

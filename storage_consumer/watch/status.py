@@ -35,7 +35,9 @@ from storage_consumer.watch.report import (
 )
 
 STALLED = 300.0
-"""Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
+"""Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC
+moves it every few seconds.
+"""
 _BEHIND = (*STOPPED, TableState.WAITING, TableState.LOADING)
 _WRITABLE = (
     "the target is read-only, so that no process can have the lease. Point at its primary, or make it writable; a process that "
@@ -48,7 +50,8 @@ _AGAIN = "`storage-consumer table resume"
 _KILL = re.compile(r"`(KILL \d+)`")
 _PASSWORD_FILE = re.compile(r" --downstream-password-file ('(?:[^']|'\\'')*'|\S+)")
 _BEGINNING = re.compile(r"(?<!`)(?=storage-consumer (?:ddl|load|table|quarantine|rebind|inspect|run) )")
-# What ends a command may stand inside of a quoted word, such as the name of a table. A word that is never closed is none of ours.
+# What ends a command may stand inside of a quoted word, such as the name of a table. A word that is
+# never closed is none of ours.
 _COMMAND = re.compile(r"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\"[^\"]*\"|\$(?!')|[^'\"$\n.; ]++|[.; ])*?(?= -- |[.;] |\.?$)")
 _TARGET = re.compile(r" --downstream-uri ('(?:[^']|'\\'')*'|\S+)")
 
@@ -59,13 +62,17 @@ class TableStatus:
 
     name: TableName
     state: TableState
-    """``halted``, ``lost``, ``paused`` or ``waiting``, or ``running`` if only a decision about it waits."""
+    """``halted``, ``lost``, ``paused`` or ``waiting``, or ``running`` if only a decision about it
+    waits.
+    """
     checkpoint: int
     lag: float | None
     """Seconds since the time of its checkpoint; None without one."""
     reason: str
     decision: str = ""
-    """The operator's decision that no consumer has seen yet, or that was refused; with who and when."""
+    """The operator's decision that no consumer has seen yet, or that was refused; with who and
+    when.
+    """
     next_steps: tuple[str, ...] = ()
     """Commands, the likeliest first."""
 
@@ -85,14 +92,18 @@ class Status:
 
     health: Health
     reasons: tuple[str, ...]
-    """Why it is not healthy, and what else is odd, in sentences; the first one is the reason of `health` unless that is healthy."""
+    """Why it is not healthy, and what else is odd, in sentences; the first one is the reason of
+    `health` unless that is healthy.
+    """
     snapshot: Snapshot
     lag: float | None
     """Seconds since the time of the checkpoint of all tables; None before the first round."""
     lag_running: float | None
     """The same for the tables that are not stopped."""
     source_lag: float | None
-    """Seconds since the time of the bucket's checkpoint: what TiCDC itself is behind. It is part of the others."""
+    """Seconds since the time of the bucket's checkpoint: what TiCDC itself is behind. It is part of
+    the others.
+    """
     seconds_left: float | None
     """Until the running round ends, at its pace so far; None if that is not known."""
     counts: dict[str, int]
@@ -135,8 +146,8 @@ def commands_in(text: str) -> tuple[str, ...]:
 def given_commands(message: str) -> tuple[str, ...]:
     """Return the commands that a message gives to be pasted, without those in what it quotes of a file or of the target.
 
-    A message ends with its last command, and what it quotes stands before. All of its commands lead to one target, whose address nobody
-    knows who only writes into the bucket.
+    A message ends with its last command, and what it quotes stands before. All of its commands lead
+    to one target, whose address nobody knows who only writes into the bucket.
     """
     found = commands_in(message)
     if not found or not message.rstrip(". ").endswith(found[-1].rstrip(". ")):
@@ -157,8 +168,9 @@ def judged(
 ) -> Status:
     """Return the status of a feed.
 
-    `command` returns the command for a verb on a table, `max_lag` is the most seconds that the checkpoint may lie back, and without
-    `needs_writer` it is no fault that nobody writes at the moment.
+    `command` returns the command for a verb on a table, `max_lag` is the most seconds that the
+    checkpoint may lie back, and without `needs_writer` it is no fault that nobody writes at the
+    moment.
     """
     # By folded name what comparisons found of the tables that are not equal to the source.
     different = {each.table.folded(): each for each in snapshot.verified if each.outcome is VerifyOutcome.DIFFERENT}
@@ -316,7 +328,8 @@ def _tables(
             continue
         checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
         outcome = f"refused: {table.refusal}" if table.refusal else "no consumer has seen it yet"
-        # What a person has to do in between stands beside the commands in `verify`. What halted a table that is in doubt names them.
+        # What a person has to do in between stands beside the commands in `verify`. What halted a
+        # table that is in doubt names them.
         is_told = result is None or (state in STOPPED and not result.checkpoint)
         lines = [] if is_told or result is None else result.heal.split("\n")
         healing = (line for line in lines if line and not line.startswith("#"))
@@ -345,7 +358,8 @@ def _next_steps(
         # The same words, with another verb.
         retry = command("resume", table.name).replace(" table resume ", " quarantine retry ", 1)
         return (*kills, retry) if table.quarantined else (*kills, *given_commands(table.error))
-    # The message knows best: it was written where the fault was met. But the writer's file may be one that only a service can read.
+    # The message knows best: it was written where the fault was met. But the writer's file may be
+    # one that only a service can read.
     again = command("resume", table.name)
     mine = found[0] if (found := _PASSWORD_FILE.search(again)) else ""
     named = tuple(_PASSWORD_FILE.sub(lambda _: mine, each) for each in given_commands(reason))

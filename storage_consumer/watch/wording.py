@@ -116,7 +116,8 @@ def document(
 ) -> dict[str, object]:
     """Return the status as JSON takes it; the keys are part of the program's interface. Lags are seconds.
 
-    `needed`: the first file of each directory that is still needed, if that was asked for; `chosen`: the one table to be shown.
+    `needed`: the first file of each directory that is still needed, if that was asked for;
+    `chosen`: the one table to be shown.
     """
     snapshot, report = status.snapshot, status.report
     shown = [table for table in status.tables if chosen is None or table.name == chosen.name]

@@ -67,7 +67,9 @@ from storage_consumer.tso import Instant, may_have_expired, tso_of_instant
 
 _EVERYTHING = Window(low=-1, high=(1 << 63) - 1, files=(), statements=())
 _UNSHOWN = pa.field("_ticdc unshown", pa.string())
-"""What tells rows without a primary key apart beside the values that are shown: those of columns that were dropped, and dates that no calendar has."""
+"""What tells rows without a primary key apart beside the values that are shown: those of columns
+that were dropped, and dates that no calendar has.
+"""
 _FILE_ROWS = 32
 """Bits of the number of a row in a file of an export."""
 
@@ -94,7 +96,9 @@ class TableAt:
     """Names of its primary key's columns."""
     parts: tuple[ReadPart, ...]
     asked: tuple[str, ...]
-    """Names of the columns that are wanted: of a table without a primary key all are read, since only all tell its rows apart."""
+    """Names of the columns that are wanted: of a table without a primary key all are read, since
+    only all tell its rows apart.
+    """
     refuse_dates: bool = False
     """Whether a date that no calendar has is an error."""
     held: tuple[str, ...]
@@ -130,7 +134,8 @@ class _Base:
 def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: str, columns: Sequence[str]) -> TableAt:
     """Return what a table is made of, as of a commit-ts (inclusive; None: the bucket's checkpoint). `base`: URI of an export, or empty.
 
-    Raises `ConfigError`, `NotReplicable` where the files do not show the table, and what `Feed.window` does.
+    Raises `ConfigError`, `NotReplicable` where the files do not show the table, and what
+    `Feed.window` does.
     """
     high = feed.upto(high)
     checkpoint = feed.contents.checkpoint
@@ -180,7 +185,8 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
     wanted = _wanted(last, columns, below, upstream)
     every = wanted
     if not last.key:
-        # All columns tell its rows apart; generated ones follow from others, and an export does not have them.
+        # All columns tell its rows apart; generated ones follow from others, and an export does not
+        # have them.
         others = (each.name for place, each in enumerate(last.columns) if place not in last.generated)
         every = _wanted(last, [*columns, *others] if below is not None and columns else (), below, upstream)
     _refuse_reserved(last, every)
@@ -354,7 +360,8 @@ def read_part(found: TableAt, part: ReadPart) -> Iterator[pa.RecordBatch]:
                 own=read, protocol=part.upstream.protocol, refuse_dates=found.refuse_dates, rescue=not found.key
             )
             for each in pieces(ordered, work, work.between(part.window.low, part.window.high), asked):
-                # The rows of an export have their number as commit-ts: none of another file is a repeat of them.
+                # The rows of an export have their number as commit-ts: none of another file is a
+                # repeat of them.
                 piece = replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS)) if work.exact else each
                 arrays = piece.arrays(read)
                 own, meta = arrays[: len(read)], arrays[len(read) :]
@@ -405,9 +412,10 @@ def register(spark: SparkSession) -> None:
 def changes(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
     """Return a feed of one table with each change once, where TiCDC delivered some repeatedly. It takes one shuffle.
 
-    `feed`: what ``format("ticdc")`` gives, with the columns of the key and those that begin with an underscore. `keys`: the columns of the
-    primary key; None: as the bucket says. Without a primary key a row comes as often as one delivery of its transaction has it; the rows
-    of one transaction are then held in memory at once. Raises `ConfigError`.
+    `feed`: what ``format("ticdc")`` gives, with the columns of the key and those that begin with an
+    underscore. `keys`: the columns of the primary key; None: as the bucket says. Without a primary
+    key a row comes as often as one delivery of its transaction has it; the rows of one transaction
+    are then held in memory at once. Raises `ConfigError`.
     """
     found = [(0, list(keys))] if keys is not None else _keys(feed)
     names = found[0][1]
@@ -420,7 +428,8 @@ def changes(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
     row = Over.partitionBy(*map(_column, names), "_commit_version")
     is_update = change.startswith("update")
     once = Over.partitionBy(*map(_column, names), "_commit_version", _KIND).orderBy("_sequence")
-    # After a restart TiCDC may write an update as a delete and an insert: where any delivery has the update, these are repeats of it.
+    # After a restart TiCDC may write an update as a delete and an insert: where any delivery has
+    # the update, these are repeats of it.
     return (
         feed.where(_is_whole(names))
         .withColumn(_UPDATED, F.max(is_update).over(row))
@@ -434,8 +443,8 @@ def changes(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
 def latest(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
     """Return the last change of each row: its newest state, or its delete. It takes one shuffle, and repeats do not matter.
 
-    `feed` and `keys`: see `changes`. Raises `ConfigError` for a table without a primary key, and for a feed over a statement after which rows
-    are gone without a change of them.
+    `feed` and `keys`: see `changes`. Raises `ConfigError` for a table without a primary key, and
+    for a feed over a statement after which rows are gone without a change of them.
     """
     found = [(0, list(keys))] if keys is not None else _keys(feed)
     names = found[-1][1]
@@ -486,11 +495,14 @@ def table_at(  # noqa: PLR0913 - all but the first three have names
 ) -> DataFrame:
     """Return a table as it was at a commit-ts, after all changes and statements at it.
 
-    `version`: a TSO, a time with its zone, which includes its whole millisecond, or ``"checkpoint"``: the bucket's. `base`: URI of an export of Dumpling or mydumper, for a table that is
-    older than the bucket; `start_ts`: that of the changefeed, which shows that no change lies between the two. `columns`: which are wanted,
-    beside the primary key's; none: all. `options`: those of ``format("ticdc")`` that say what was written to the bucket.
+    `version`: a TSO, a time with its zone, which includes its whole millisecond, or
+    ``"checkpoint"``: the bucket's. `base`: URI of an export of Dumpling or mydumper, for a table
+    that is older than the bucket; `start_ts`: that of the changefeed, which shows that no change
+    lies between the two. `columns`: which are wanted, beside the primary key's; none: all.
+    `options`: those of ``format("ticdc")`` that say what was written to the bucket.
 
-    Raises `ConfigError`, and `NotReplicable` where the files do not show the table: each names the statement, and what to do.
+    Raises `ConfigError`, and `NotReplicable` where the files do not show the table: each names the
+    statement, and what to do.
     """
     with told():
         given = {"path": uri, "table": table, **options}

@@ -37,7 +37,9 @@ from storage_consumer.telemetry import redact
 from storage_consumer.tso import parse_instant
 
 Evolution = Literal["fail", "ignore", "rescue"]
-"""What a stream does when its table gets another column: end, leave the column out, or give it in a column of JSON."""
+"""What a stream does when its table gets another column: end, leave the column out, or give it in a
+column of JSON.
+"""
 _OWN = (
     *("path", "table", "startingVersion", "startingTimestamp", "endingVersion", "endingTimestamp", "columns"),
     *("updateImages", "schemaEvolution", "invalidDates", "maxFilesPerTrigger", "maxBytesPerTrigger"),
@@ -206,9 +208,13 @@ SEQUENCE = pa.field(
     ),
     nullable=False,
 )
-"""Position of a change among all of its table: by commit-ts, deletes before upserts before statements, then by file and row."""
+"""Position of a change among all of its table: by commit-ts, deletes before upserts before
+statements, then by file and row.
+"""
 KEYS = "ticdc.keys"
-"""Where the metadata of column ``_table_version`` has the columns of the primary key: JSON pairs of the first table version and their names."""
+"""Where the metadata of column ``_table_version`` has the columns of the primary key: JSON pairs of
+the first table version and their names.
+"""
 COLUMNS = "ticdc.columns"
 """Where it has the names of all of the table's columns, as JSON."""
 DOCUMENTS = tuple(pa.field(name, pa.string()) for name in ("database", "table", "before", "after", "statement"))
@@ -290,11 +296,15 @@ class Opened:
     keys: str
     """See `KEYS`; empty for all tables."""
     moved: str
-    """The last statement that moved the table's rows without a change of any, as JSON: its version, and what it did; empty: there is none."""
+    """The last statement that moved the table's rows without a change of any, as JSON: its version,
+    and what it did; empty: there is none.
+    """
     landmarks: tuple[tuple[str, int], ...]
     """See `window.landmarks`."""
     rules: tuple[str, ...]
-    """What is read, as rules of TiCDC's table filter: the one table that was named, else the filter's; none for every table."""
+    """What is read, as rules of TiCDC's table filter: the one table that was named, else the
+    filter's; none for every table.
+    """
 
 
 def open_feed(options: SourceOptions) -> tuple[Feed, Loaded]:
@@ -307,7 +317,8 @@ def open_feed(options: SourceOptions) -> tuple[Feed, Loaded]:
 def look_at(options: SourceOptions) -> Opened:
     """Return the bucket as it is now. Raises what `Feed.window` does, and `ConfigError` for columns that there are not."""
     feed, loaded = open_feed(options)
-    # Whether all files of the window are there is asked where it is read: a stream goes on behind what is gone.
+    # Whether all files of the window are there is asked where it is read: a stream goes on behind
+    # what is gone.
     high = feed.upto(options.high)
     # What a stream begins with that gives what commits from now on is what the table has now.
     low = feed.contents.checkpoint if options.from_latest else options.low

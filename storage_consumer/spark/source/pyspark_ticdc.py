@@ -2,7 +2,8 @@
 
 from contextlib import suppress
 
-# Without pyarrow no data source in Python works, and this one must not be in the way of those in Java.
+# Without pyarrow no data source in Python works, and this one must not be in the way of those in
+# Java.
 with suppress(ImportError):
     from storage_consumer.spark.source.ticdc import TicdcDataSource as DefaultSource
 

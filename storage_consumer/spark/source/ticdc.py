@@ -1,8 +1,9 @@
 """The data source itself. A batch is a window of commit-ts, complete and the same each time that it is read.
 
-A stream is one window after the other, each complete when it is given. An offset is a commit-ts, so a row is given exactly once however
-often its file is listed, grows or is written anew. Beside it the offset has what an earlier process found: the files that hold nothing
-beyond it. Each file is looked through once, for the commit-ts that it has.
+A stream is one window after the other, each complete when it is given. An offset is a commit-ts, so
+a row is given exactly once however often its file is listed, grows or is written anew. Beside it
+the offset has what an earlier process found: the files that hold nothing beyond it. Each file is
+looked through once, for the commit-ts that it has.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ if HAS_LIMITS:
 
 
 _AT_ONCE = 8
-"""Files that are looked through at once: most of the time of a small one goes into waiting for the store."""
+"""Files that are looked through at once: most of the time of a small one goes into waiting for the
+store.
+"""
 _LOOK = 0.5
 """Seconds between two looks for a file that is missing."""
 _NOT_WHOLE = 1 << 64
@@ -81,7 +84,8 @@ class SeenFiles:
         self._is_same = False
         # The files that were seen of each sequence, by number.
         self._files: dict[str, dict[int, DataFile]] = {}
-        # The numbers of each sequence that an earlier process saw with rows that were not due, until all of them are there.
+        # The numbers of each sequence that an earlier process saw with rows that were not due,
+        # until all of them are there.
         self._awaited: dict[str, Sequence[int]] = {}
 
     def look(self, given: int = -1) -> int:
@@ -134,7 +138,8 @@ class SeenFiles:
                         "the bucket"
                     )
             self._awaited.clear()
-        # Those seen for the first time, and those of which some rows are in the past since then, and others are not.
+        # Those seen for the first time, and those of which some rows are in the past since then,
+        # and others are not.
         new = [
             work
             for work in window.files
@@ -143,7 +148,8 @@ class SeenFiles:
         ]
 
         def look(work: FeedFile) -> _Seen:
-            # One of its own for each file: a decoder remembers the last layout, and is not for several threads.
+            # One of its own for each file: a decoder remembers the last layout, and is not for
+            # several threads.
             ordered = self._feed.ordered(window)
             tally = ordered.tally(work, work.floor)
             is_whole = work.file not in ordered.torn
@@ -208,7 +214,8 @@ def _digest(file: DataFile) -> int:
 def limited(spans: list[FileSpan], high: int, *, files: int, size: int) -> int:
     """Return the commit-ts up to which about so many files, or bytes of files, have rows; 0 stands for no limit.
 
-    `spans` are sorted by their first commit-ts. At least the changes of one commit-ts are given, so that a stream always goes on.
+    `spans` are sorted by their first commit-ts. At least the changes of one commit-ts are given, so
+    that a stream always goes on.
     """
     taken = total = 0
     for span in spans:
@@ -256,7 +263,9 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         self._fields = {folded_name(field.name): field for field in own_fields(schema)}
         self._inventory: SeenFiles | None = None
         self.most: int | None = None
-        """Commit-ts up to which a query reads that takes what is there when it begins; None for any other."""
+        """Commit-ts up to which a query reads that takes what is there when it begins; None for any
+        other.
+        """
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's own name
         """Return where a new query begins."""
@@ -269,7 +278,8 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         inventory = self._looked(start)
         checkpoint = inventory.look(-1 if self.options.table is not None else statements)
         high = checkpoint if self.most is None else min(checkpoint, self.most)
-        # A query that reads what is there now would end as if it had read that; any other one waits.
+        # A query that reads what is there now would end as if it had read that; any other one
+        # waits.
         if self.most is not None:
             self._refuse_behind(low)
         if high <= low:
@@ -283,8 +293,9 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         inventory.missing.end()
         table, own = self.options.table, self.options.low
         if table is not None and not self.options.over_statements:
-            # After these statements before the query's own startingVersion the table has other rows. They are no ends, but no micro-batch
-            # spans one: what a query does at such a statement, it does between two of them.
+            # After these statements before the query's own startingVersion the table has other
+            # rows. They are no ends, but no micro-batch spans one: what a query does at such a
+            # statement, it does between two of them.
             passed = (move.version for move in moves(table, low, own, inventory.contents.definitions))
             high = min(high, next((v for v in passed if any(span.first <= v for span in spans)), high))
             spans = [span for span in spans if span.first <= high]
@@ -295,7 +306,8 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             if not spans:
                 raise NotReplicable(end.why)
         high = limited(spans, high, files=files, size=size)
-        # Only below the checkpoint all statements at a commit-ts are surely there, and one that ends the query is not behind it.
+        # Only below the checkpoint all statements at a commit-ts are surely there, and one that
+        # ends the query is not behind it.
         upto = max(statements, min(high, checkpoint - 1 if end is None else end.version - 1))
         if not spans and not self._statements(statements, upto):
             return start
@@ -339,7 +351,8 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             self._inventory = SeenFiles(feed, Patience(SystemClock(), loaded.config.tuning.gap_timeout))
         if start is not None:
             self._inventory.begin(start["finished"])
-            # An offset of an earlier version does not tell the place, and knows the bucket by its data files alone.
+            # An offset of an earlier version does not tell the place, and knows the bucket by its
+            # data files alone.
             feed = start.get("feed", {"place": "", "versions": []})
             before = Before(
                 checkpoint=start["commit_ts"],
@@ -357,7 +370,8 @@ class MicroBatches(Tasks, DataSourceStreamReader):
     def _offset(self, commit_ts: int, statements: int, finished: Mapping[str, Sequence[int]]) -> Offset:
         """Return an offset: up to which commit-ts (inclusive) rows and statements of which tables were given, and which files hold nothing beyond.
 
-        The bucket is told as well, by its place and by some of its schema files: a query that goes on elsewhere would lose rows without a word.
+        The bucket is told as well, by its place and by some of its schema files: a query that goes
+        on elsewhere would lose rows without a word.
         """
         found = self.opened.landmarks if self._inventory is None else landmarks(self._inventory.contents.definitions)
         return {
@@ -386,12 +400,14 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             )
         return offset
 
-    # where a stream of one table ends: before rows that its columns cannot hold, and before what no change of a row would show
+    # where a stream of one table ends: before rows that its columns cannot hold, and before what no
+    # change of a row would show
 
     def _first_end(self, rows: _Borders, statements: _Borders) -> End | None:
         """Return the first end in windows of rows and of statements; one up to the low border of rows is there already.
 
-        Statements before the query's own startingVersion do not count: whoever gives it knows of them.
+        Statements before the query's own startingVersion do not count: whoever gives it knows of
+        them.
         """
         if self.options.table is None:
             return None
@@ -438,7 +454,8 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         for move in moves(self.options.table, low, high, self._looked().contents.definitions):
             if start is None or start < move.version:
                 yield End(move.version, self._moved(move, start))
-            # All rows from before it were given: the query ends, unless it was begun again behind it.
+            # All rows from before it were given: the query ends, unless it was begun again behind
+            # it.
             elif move.version > self.options.low:
                 yield End(move.version, self._moved(move, None))
 
@@ -580,7 +597,8 @@ class TicdcDataSource(DataSource):
         return TicdcStreamReader(asked, found, columns)
 
     def _found(self) -> Opened:
-        # Spark takes this very object along to where it plans and reads, so that all of it is about one checkpoint.
+        # Spark takes this very object along to where it plans and reads, so that all of it is about
+        # one checkpoint.
         if self._opened is None:
             with told():
                 self._opened = look_at(self._asked)
