@@ -58,6 +58,8 @@ from storage_consumer.target.existing_names import ForeignKey, PartNames
 from storage_consumer.telemetry import heard_by
 
 _NO_RENEWAL = 3600.0
+_OF_KEYS = ("accept-keys", "reload-done")
+"""Decisions after which a table goes on by the key that the target has."""
 _TEXTS = frozenset(("notice", "storage_warning", "schema_warning"))
 _SMALL = 64 << 20
 """Bytes of files that are read, to count their rows, without being asked to."""
@@ -461,19 +463,15 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         stored, floor = state.load()
         foreseen = state.foreseen(tells_time=config.upstream.tells_time)
         restart = decided(stored, foreseen)
-        structure.keys_taken = frozenset(
-            each.place.folded()
-            for each in foreseen
-            if not each.refusal and each.decision.verb in ("accept-keys", "reload-done")
-        )
+        obeyed = (each for each in foreseen if not each.refusal and each.decision.verb in _OF_KEYS)
+        structure.keys_taken = frozenset(each.place.folded() for each in obeyed)
         # A plan is of a run without the copy that a new feed begins with.
         dump = config.loading.dump if is_new_feed(restart, floor) else ""
         config = replace(config, loading=replace(config.loading, no_copy=config.loading.no_copy or bool(dump)))
         manager = manager_of(config, restart, floor, clock.now())
         manager.quarantined.replace(state.entries())
-        reader = StorageReader(
-            sources.storage, config.upstream, clock, full_listing_interval=config.tuning.full_listing_interval
-        )
+        interval = config.tuning.full_listing_interval
+        reader = StorageReader(sources.storage, config.upstream, clock, full_listing_interval=interval)
         reader.resume(floor, restart.done, state.known_versions(), applied=restart.lowest)
         jobs = PlannedRowJobs(
             sources.storage,
@@ -498,6 +496,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         )
         _judge_copy(sources, context, ddl, dump)
         summary = _round(context, floor)
+    made = (PlannedWave(rows=tuple(c), statements=tuple(m.values())) for c, m in waves if c or m)
     return Plan(
         upstream=config.upstream.identity,
         server=f"{server.server_type} {server.version}",
@@ -508,11 +507,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         checkpoint=restart.lowest,
         reached=summary.checkpoint,
         counted=jobs.reads,
-        waves=tuple(
-            PlannedWave(rows=tuple(counted), statements=tuple(made.values()))
-            for counted, made in waves
-            if counted or made
-        ),
+        waves=tuple(made),
         halts=_stops(summary, "halted"),
         waits=_stops(summary, "waiting"),
         paused=_stops(summary, "paused"),

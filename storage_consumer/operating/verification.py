@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Literal, TypedDict, TypeVar
 
@@ -176,13 +177,9 @@ def verified(
         name, before = uuid.uuid4().hex, dict[str, TableResult]()
         if wishes.resume:
             name, before = _interrupted(state.verified.all(), wishes.how)
+        begun = partial(TableResult, outcome=VerifyOutcome.UNFINISHED, how=wishes.how, run=name)
         meant = {
-            table.table_key: before.get(
-                str(table.name),
-                TableResult(
-                    table=table.name, target=table.name, outcome=VerifyOutcome.UNFINISHED, how=wishes.how, run=name
-                ),
-            )
+            table.table_key: before.get(str(table.name)) or begun(table=table.name, target=table.name)
             for table in tables
             if table.name.table
             and is_compared(table.state, table.error)

@@ -56,6 +56,7 @@ from storage_consumer.target.mysql_errors import (
     is_refusal,
 )
 from storage_consumer.target.row_statements import (
+    StatementTooLarge,
     batches,
     bulk_statement,
     bulk_types,
@@ -71,6 +72,7 @@ from storage_consumer.target.row_statements import (
     row_text,
     same,
     short,
+    too_large,
     with_keys,
     without_error_members,
     without_gaps,
@@ -85,39 +87,14 @@ Query = Callable[[str], int]
 """Runs a statement, returns the number of matched rows; raises the driver's or a `ValueError`."""
 
 
-_MIB = 1 << 20
 _LEVELS = 31
 """Nesting up to which every MariaDB accepts JSON in its CHECK; the source accepts deeper values."""
 _TEXT_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
-_BYTES_OF_A_CHARACTER = 4
-"""The maximum in UTF-8."""
 _KEY_NAME = re.compile(r" for key '(?:[^']*\.)?([^'.]*)'$")
 _TELLS_ALL_APART = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 """Collations that compare every byte: the first is MariaDB's, the second MySQL's and TiDB's."""
 _MOST = 8
 """Most columns that are shown of a row without a key."""
-
-
-class StatementTooLarge(ValueError):
-    """A statement so large that the server would close the connection."""
-
-    def __init__(self, size: int, most: int) -> None:
-        """Take the statement's `size` in bytes and `most`, max_allowed_packet: one byte more."""
-        # In whole MiB, with room for the byte before a statement.
-        enough = ((size + 1) // _MIB + 1) * _MIB
-        super().__init__(
-            f"it needs a statement of {size} bytes, but the server's max_allowed_packet is {most} bytes. Raise that "
-            f"limit (SET GLOBAL max_allowed_packet = {enough}, in its configuration too)"
-        )
-
-
-def too_large(sql: str, most: int) -> StatementTooLarge | None:
-    """Return the refusal of a statement over max_allowed_packet (`most` bytes), None if it fits."""
-    # Encoding a statement of many MiB takes time: skip it where even the longest encoding fits.
-    if len(sql) * _BYTES_OF_A_CHARACTER < most - 1:
-        return None
-    size = len(sql.encode())
-    return StatementTooLarge(size, most) if size >= most - 1 else None
 
 
 def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) -> tuple[bytes, Exception] | None:

@@ -23,15 +23,34 @@ from storage_consumer.decode.kernels.row_lines import size_of
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import RowRefused
 from storage_consumer.model import folded_name
-from storage_consumer.rows.row_keys import Action, Run, digest_function, has_lasting_keys, key_signature
+from storage_consumer.rows.row_keys import (
+    Action,
+    Run,
+    digest_function,
+    has_lasting_keys,
+    key_signature,
+)
 from storage_consumer.rows.row_order import Changes
-from storage_consumer.rows.spec import JobSpec, Quarantine, QuarantinedRow, RowPlace, TablePlan, Written
+from storage_consumer.rows.spec import (
+    JobSpec,
+    Quarantine,
+    QuarantinedRow,
+    RowPlace,
+    TablePlan,
+    Written,
+)
 from storage_consumer.sql.tokens import qualified, quote
-from storage_consumer.target.apply_rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements, too_large
+from storage_consumer.target.apply_rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
 from storage_consumer.target.connection import escape
 from storage_consumer.target.keyless import KeylessTable
 from storage_consumer.target.mysql_errors import described, is_refusal
-from storage_consumer.target.row_statements import batches, key_expression, key_literal, row_text
+from storage_consumer.target.row_statements import (
+    batches,
+    key_expression,
+    key_literal,
+    row_text,
+    too_large,
+)
 from storage_consumer.target.transaction import FencedConnection
 
 _FEWEST = 100

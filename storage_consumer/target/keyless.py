@@ -45,10 +45,17 @@ from storage_consumer.rows.row_keys import is_upsert
 from storage_consumer.rows.row_order import Changes
 from storage_consumer.rows.spec import TablePlan, WireColumn
 from storage_consumer.sql.tokens import qualified, quote
-from storage_consumer.target.apply_rows import RowStatements, StatementTooLarge
+from storage_consumer.target.apply_rows import RowStatements
 from storage_consumer.target.connection import escape
 from storage_consumer.target.mysql_errors import is_conflict, is_connection_loss
-from storage_consumer.target.row_statements import TEXTS, delete_images, gaps, json_equals, without_gaps
+from storage_consumer.target.row_statements import (
+    TEXTS,
+    StatementTooLarge,
+    delete_images,
+    gaps,
+    json_equals,
+    without_gaps,
+)
 from storage_consumer.tso import is_applied
 
 FEW_EVENTS, FEW_BYTES = 10_000, 48 << 20

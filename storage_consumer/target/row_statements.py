@@ -13,13 +13,52 @@ from typing import TypeVar
 import numpy as np
 
 from storage_consumer.decode.kernels.row_lines import Lines, size_of
-from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, in_single
-from storage_consumer.decode.wire_format import LACKING, NULL, decode_field, decode_line, split_lines
+from storage_consumer.decode.values import (
+    FLOAT_TYPES,
+    INTEGER_TYPES,
+    TEXT_TYPES,
+    WireKind,
+    in_single,
+)
+from storage_consumer.decode.wire_format import (
+    LACKING,
+    NULL,
+    decode_field,
+    decode_line,
+    split_lines,
+)
 from storage_consumer.model import folded_name
 from storage_consumer.rows.spec import Fold, KeyPart, TablePlan, WireColumn
 from storage_consumer.sql.tokens import qualified, quote
 
 _Item = TypeVar("_Item")
+
+
+_MIB = 1 << 20
+_BYTES_OF_A_CHARACTER = 4
+"""The maximum in UTF-8."""
+
+
+class StatementTooLarge(ValueError):
+    """A statement so large that the server would close the connection."""
+
+    def __init__(self, size: int, most: int) -> None:
+        """Take the statement's `size` in bytes and `most`, max_allowed_packet: one byte more."""
+        # In whole MiB, with room for the byte before a statement.
+        enough = ((size + 1) // _MIB + 1) * _MIB
+        super().__init__(
+            f"it needs a statement of {size} bytes, but the server's max_allowed_packet is {most} bytes. Raise that "
+            f"limit (SET GLOBAL max_allowed_packet = {enough}, in its configuration too)"
+        )
+
+
+def too_large(sql: str, most: int) -> StatementTooLarge | None:
+    """Return the refusal of a statement over max_allowed_packet (`most` bytes), None if it fits."""
+    # Encoding a statement of many MiB takes time: skip it where even the longest encoding fits.
+    if len(sql) * _BYTES_OF_A_CHARACTER < most - 1:
+        return None
+    size = len(sql.encode())
+    return StatementTooLarge(size, most) if size >= most - 1 else None
 
 
 def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
@@ -105,7 +144,12 @@ def bulk_types(work: TablePlan) -> bytes:
 
 def bulk_values(work: TablePlan, lines: Lines) -> memoryview | None:
     """Return the values of all rows, or None if a field does not fit its column's kind."""
-    from storage_consumer.decode.kernels.packed import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows  # noqa: PLC0415 - late, see `jit`
+    from storage_consumer.decode.kernels.packed import (  # noqa: PLC0415 - late, see `jit`
+        HEX_VALUE,
+        NUMBER_VALUE,
+        TEXT_VALUE,
+        bulk_rows,
+    )
 
     made = {WireKind.TEXT: TEXT_VALUE, WireKind.HEX: HEX_VALUE, WireKind.UNSIGNED: NUMBER_VALUE}
     return bulk_rows(lines, np.array([made[column.kind] for column in work.written], np.int64))

@@ -171,24 +171,26 @@ def document(
     if loads := [load_document(each) for each in snapshot.loads if chosen is None or each.name == chosen.name]:
         found["loads"] = loads
     if snapshot.verified:
-        found["verified"] = [
-            {
-                "table": str(result.table),
-                "outcome": result.outcome,
-                "how": result.how,
-                "checkpoint": _ts(result.checkpoint),
-                "rows": result.rows,
-                "different_rows": result.different_rows,
-                "structure": list(result.structure),
-                "reason": result.reason,
-                "heal": result.heal,
-            }
-            for result in snapshot.verified
-            if chosen is None or result.table == chosen.name
-        ]
+        meant = [each for each in snapshot.verified if chosen is None or each.table == chosen.name]
+        found["verified"] = [verified_document(each) for each in meant]
     if needed is not None:
         found["files"] = list(needed)
     return found
+
+
+def verified_document(result: TableResult) -> dict[str, object]:
+    """Return what is known of a table that `verify` has compared."""
+    return {
+        "table": str(result.table),
+        "outcome": result.outcome,
+        "how": result.how,
+        "checkpoint": _ts(result.checkpoint),
+        "rows": result.rows,
+        "different_rows": result.different_rows,
+        "structure": list(result.structure),
+        "reason": result.reason,
+        "heal": result.heal,
+    }
 
 
 def load_document(load: Load) -> dict[str, object]:
