@@ -378,6 +378,16 @@ class DataFile:
         )
 
 
+class SkippedRows(NamedTuple):
+    """Rows of one transaction that ``--skip-commit-ts`` left out of a table."""
+
+    table: TableName
+    """Without a name for the transaction as such, which has an entry from the first start on."""
+    commit_ts: int
+    rows: int | None
+    """None: the program was killed before it could store how many."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRange:
     """The interval of commit-ts that one row step applies: ``low`` exclusive, ``high`` inclusive."""

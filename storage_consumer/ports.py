@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from storage_consumer.model import DdlId, TableDefinition, TableName
+from storage_consumer.model import DdlId, SkippedRows, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.ddl_backlog import TableEntries
 from storage_consumer.plan.directories import Restart
@@ -45,6 +45,8 @@ class TableProgress:
     """What a copy of the table must contain; None if nothing about it is to be stored."""
     target: TableName | None = None
     """Where its rows are if there are routes (`shared_names.NOWHERE`: not in the target yet); None if under its own name."""
+    skipped: tuple[SkippedRows, ...] = ()
+    """What was left out of it on the way there."""
     may_be_outdated: bool = False
     """Whether a statement whose end is not known yet may have stored it: then the stored state, error, `follows` and place stay."""
 
@@ -116,6 +118,9 @@ class ProgressStore(Protocol):
 
         `joined`: the keys of tables that have caught up with the others since their loads.
         """
+
+    def skip(self, rows: Iterable[SkippedRows], *, anew: bool = False) -> None:
+        """Store what is left out; with `anew`, forget the entries without a table."""
 
 
 class Journal(Protocol):

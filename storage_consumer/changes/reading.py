@@ -11,7 +11,7 @@ through once for the commit-ts that it has, and read in the slices where it has 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from itertools import chain, groupby, islice
 
 from storage_consumer.bucket.storage import Blocks, Storage, whole
 from storage_consumer.changes.window import Change, Contents, Event, FeedFile, Window
-from storage_consumer.clock import Clock
+from storage_consumer.clock import Clock, counted
 from storage_consumer.clock import span as shown_span
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
@@ -115,8 +115,16 @@ class Ordered:
     """Files that turned out to hold rows beyond the window, or whose last row is still being
     written.
     """
+    skipped: Counter[int] = field(default_factory=Counter)
+    """Commit-ts → changes that were left out."""
     torn: set[DataFile] = field(default_factory=set)
     """Those whose last row is still being written."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, in words."""
+        found = sorted(self.skipped.items())
+        return tuple(f"--skip-commit-ts {ts}: {counted(n, 'change')} left out" for ts, n in found)
 
     def events(self) -> Iterator[Event]:
         """Yield all of them in order. Raises `UndecodableRow`, which names file and row, and what the storage raises."""
@@ -173,6 +181,7 @@ class Ordered:
                 for number, ts, operation, values, old in in_parts(row, work.structure.key):
                     change = Change(ts, operation, values, old, work.structure, work.file.stored.path, number)
                     yield change.without_absent() if work.structure.layout.may_lack else change
+        self.skipped.update(tally.skipped)
 
     @contextmanager
     def whole_rows(self, work: FeedFile, tally: Tally) -> Iterator[None]:

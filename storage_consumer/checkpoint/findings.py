@@ -21,7 +21,7 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.ddl_backlog import TableEntries, closed_by, gone_by
 from storage_consumer.plan.journal_entry import DONE, SKIPPED, STARTED
 from storage_consumer.plan.loads import LoadPhase
-from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.steps import OF_SKIPPED, DdlStep, key_of
 from storage_consumer.plan.table_decisions import may_touch
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.rows.comparison import (
@@ -239,6 +239,9 @@ def close_copied(connection: Connection, tables: StateTables, table_key: str, at
     kept, compared = tables.quarantine, tables.verified
     connection.execute(delete(kept).where(and_(kept.c.table_key == table_key, kept.c.commit_ts <= at)))
     connection.execute(delete(compared).where(compared.c.table_key == table_key))
+    journal = tables.journal.c
+    mine = and_(journal.table_dir == OF_SKIPPED + table_key, journal.version <= at)
+    connection.execute(delete(tables.journal).where(mine))
 
 
 _BEFORE = "before"

@@ -28,11 +28,12 @@ from storage_consumer.checkpoint.transactions import (
 )
 from storage_consumer.driver.lease import readable
 from storage_consumer.errors import ConfigError, LeaseHeld
-from storage_consumer.model import DdlId, TableName
+from storage_consumer.model import DdlId, SkippedRows, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Digests, Finished
 from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED
+from storage_consumer.plan.steps import OF_SKIPPED, key_of
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
@@ -65,6 +66,7 @@ class StoredProgress(Stored):
             copies, held = copies_of(connection, tables), held_tables(connection, tables)
             loads, based = loads_in(connection, tables)
             paused = paused_tables(connection, tables)
+            written = {row.table_key: row.upto for row in connection.execute(select(tables.writes))}
             noted = tables.journal.c
             journal = connection.execute(
                 select(noted.table_dir, noted.version, noted.checksum, noted.state).where(
@@ -92,6 +94,7 @@ class StoredProgress(Stored):
             copies=copies,
             loads=loads,
             based=based,
+            written=written,
             floor=feed.floor,
             held=held,
             paused=paused,
@@ -162,6 +165,42 @@ class StoredProgress(Stored):
         self._transactions.note_stored(0, checkpoint, storage_checkpoint)
         self._copies.update(copies)
 
+    def skip(self, rows: Iterable[SkippedRows], *, anew: bool = False) -> None:
+        """Store what is left out; with `anew`, forget the entries without a table."""
+        journal = self._tables.journal
+        with self._owned("storing what is left out") as connection:
+            if anew:
+                connection.execute(delete(journal).where(journal.c.table_dir == OF_SKIPPED))
+            _put_skipped(connection, self._tables, rows)
+
+    def skipped(self) -> Sequence[SkippedRows]:
+        """Return what was left out, by commit-ts."""
+        journal = self._tables.journal.c
+        mine = func.left(journal.table_dir, len(OF_SKIPPED)) == OF_SKIPPED
+        columns = journal.schema_name, journal.table_name, journal.version, journal.note
+        return [
+            SkippedRows(name_in(row), row.version, int(count) if count.isdecimal() else None)
+            for row in self._read(select(*columns).where(mine).order_by(journal.version))
+            for count in row.note.split(" ", 1)[:1]
+        ]
+
+
+def _put_skipped(connection: Connection, tables: StateTables, skipped: Iterable[SkippedRows]) -> None:
+    rows = (
+        {
+            "table_dir": OF_SKIPPED + (key_of(each.table) if each.table.schema else ""),
+            "version": each.commit_ts,
+            "checksum": 0,
+            "schema_name": each.table.schema,
+            "table_name": each.table.table,
+            "state": SKIPPED,
+            **dict.fromkeys(("query", "statement", "structure_before"), ""),
+            "note": f"{'?' if each.rows is None else each.rows} rows left out",
+        }
+        for each in skipped
+    )
+    put_all(connection, tables.journal, rows)
+
 
 def put_tables(
     connection: Connection, tables: StateTables, progress: Iterable[TableProgress], *, as_they_were: bool = False
@@ -173,6 +212,7 @@ def put_tables(
     unless nothing is stored of them yet.
     """
     stored = list(progress)
+    _put_skipped(connection, tables, (each for table in stored for each in table.skipped))
     current, outdated = ([t for t in stored if t.may_be_outdated is old] for old in (False, True))
     _put_places(connection, tables, current, stays=False)
     _put_places(connection, tables, outdated, stays=True)

@@ -103,6 +103,7 @@ class StateStore:
             ),
             statements=self.journal.waiting(),
             loads=tuple(row.load for row in self.loads.all()),
+            skipped=tuple(self.progress.skipped()),
             verified=tuple(self.verified.standing()),
             target=self.downstream.address,
             server=f"{kind_of(version)} {version}",

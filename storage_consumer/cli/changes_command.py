@@ -77,13 +77,13 @@ def answer_changes(own: ChangesFlags, session: Session) -> Answer:
     refuse_none(feed.contents, own.table, rules)
     if low >= feed.contents.checkpoint:
         print_error(_BEYOND.format(feed.contents.checkpoint))
+    ordered = feed.ordered(window, Whole(of_key) if of_key and form == "undo-sql" else wanted)
     if form == "undo-sql":
-        events = feed.ordered(window, Whole(of_key) if of_key else wanted).events()
-        texts: Iterable[str] = undone(window, events, feed.contents.definitions, upstream.protocol)
+        texts: Iterable[str] = undone(window, ordered.events(), feed.contents.definitions, upstream.protocol)
     else:
-        texts = map(_line(form, upstream), feed.ordered(window, wanted).events())
+        texts = map(_line(form, upstream), ordered.events())
     _print(_framed(form, texts), session.environ)
-    for warning in filter(None, (*feed.contents.warnings, caveat(upstream))):
+    for warning in filter(None, (*ordered.notes, *feed.contents.warnings, caveat(upstream))):
         print_error(warning)
     if of_key is not None and not of_key.has_matched:
         print_error(_UNMATCHED.format(own.key))

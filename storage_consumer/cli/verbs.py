@@ -330,7 +330,7 @@ first; flat, canal's FlatMessages; debezium, Debezium's envelopes. A window need
             "changes --upstream-uri s3://bucket/prefix --follow --format flat",
         ),
         takes=ChangesFlags,
-        options=of_the_bucket("filter", "flush-interval", "gap-timeout", "retry-limit"),
+        options=of_the_bucket("filter", "skip-commit-ts", "flush-interval", "gap-timeout", "retry-limit"),
         module="changes_command",
     ),
     Verb(

@@ -282,6 +282,7 @@ def _upstream(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, 
         partition_separator=given["enable_partition_separator"].value,
         column_selectors=carried.selectors,
         headerless_selectors=sources.find("headerless_selectors").value,
+        skip_commit_ts=sources.find("skip_commit_ts").value,
         left_out=tuple(_left_out(sources)),
         file_expiration_days=days_kept,
         case_sensitive=carried.case_sensitive,
@@ -302,7 +303,8 @@ def _unset(upstream: Upstream, origins: Mapping[str, str]) -> tuple[str, ...]:
 
 def _require_commit_ts(upstream: Upstream) -> None:
     """Raise `ConfigError` for files without commit-ts, unless they are allowed."""
-    if upstream.has_commit_ts or upstream.allow_missing_commit_ts:
+    is_allowed = upstream.allow_missing_commit_ts and not upstream.skip_commit_ts
+    if upstream.has_commit_ts or is_allowed:
         return
     what, remedy = {
         "csv": (
@@ -319,7 +321,7 @@ def _require_commit_ts(upstream: Upstream) -> None:
     }[upstream.protocol]
     raise ConfigError(
         f"{what} without commit ts can be neither ordered nor deduplicated: the changefeed needs {remedy}. "
-        'with --allow-missing-commit-ts `run` accepts such files as they are, with a weaker promise; `changes` and format("ticdc") cannot'
+        'with --allow-missing-commit-ts `run` accepts such files as they are, with a weaker promise; `changes`, format("ticdc") and --skip-commit-ts cannot'
     )
 
 

@@ -162,6 +162,14 @@ class Options(TypedDict, total=False):
         "one that matches a table applies.",
         {"parse": table_filter.routes, "toml": "consumer.routes"},
     ]
+    skip_commit_ts: Annotated[
+        object,
+        "Transactions whose rows are left out: a commit-ts as `changes` prints it, for every table, "
+        "or a rule like those of --filter, a colon and the commit-ts: "
+        "'shop.orders:470607624255045632'. Several are separated by commas; may be given several "
+        "times. Statements (DDL) are not concerned.",
+        {"parse": table_filter.skipped, "metavar": "[RULE:]TSO", "repeatable": True, "default": ()},
+    ]
     start_ts: Annotated[
         Instant,
         "The changefeed's start-ts: a TSO, or a time with its zone, such as 2026-11-23T10:00:00Z. The bucket "

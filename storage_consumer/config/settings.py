@@ -122,6 +122,8 @@ class Upstream:
     """Changes of rows, and statements that remove rows, that TiCDC leaves out."""
     file_expiration_days: int = 0
     """Days after which TiCDC deletes files, read or not; 0: never, or not given."""
+    skip_commit_ts: tuple[tuple[str, int], ...] = ()
+    """Transactions whose rows are left out: a rule of the table filter, or none, and a commit-ts."""
     case_sensitive: bool = False
     """The changefeed's ``case-sensitive``: whether matchers distinguish upper and lower case."""
 

@@ -26,7 +26,8 @@ from typing import Any
 from storage_consumer.config.parsers import did_you_mean, why_reserved
 from storage_consumer.config.settings import ColumnSelector, EventFilter, LeftOut, Route, Selecting, Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.model import DdlKind, TableName
+from storage_consumer.model import CommitRange, DdlKind, TableName
+from storage_consumer.tso import parse_instant
 
 _TOKEN = re.compile(
     r"""
@@ -296,6 +297,30 @@ def rules(value: object) -> tuple[str, ...]:
     given = tuple(found)
     table_rules(given)
     return given
+
+
+def skipped(value: object) -> tuple[tuple[str, int], ...]:
+    """Return rule, or none, and commit-ts of each transaction; ValueError for one that is unclear."""
+    found = list[tuple[str, int]]()
+    items = value if isinstance(value, (list, tuple)) else [value]
+    for line in (line for item in items for line in str(item).splitlines()):
+        rule, _, numbers = line.rpartition(":")
+        if not all(number.strip().isdecimal() for number in numbers.split(",")):
+            raise ValueError(f"a commit-ts or RULE:commit-ts is expected, not {line!r}")
+        if rule and not any(each.taken_in for each in _rule(rule, 2, case=False)):
+            raise ValueError(f"the rule {rule!r} includes no table")
+        found += [(rule, parse_instant(number)) for number in numbers.split(",")]
+    return tuple(found)
+
+
+def skipped_in(given: Iterable[tuple[str, int]], name: TableName, commit_range: CommitRange) -> frozenset[int]:
+    """Return the commit-ts in a range whose rows of a table are left out."""
+    return frozenset(
+        ts
+        for rule, ts in given
+        if commit_range.low < ts <= commit_range.high
+        and (not rule or table_rules((rule,)).matches(name.schema, name.table))
+    )
 
 
 def event_filters(value: object) -> tuple[EventFilter, ...]:

@@ -17,7 +17,11 @@ def decoder_for(upstream: Upstream) -> Decoder:
     """Return the decoder for a bucket's protocol and options, or for the files of an export."""
     if upstream.protocol in ("dump-sql", "dump-csv"):
         return ExportDecoder(upstream.dump)
-    if upstream.protocol == "csv":
-        return CsvDecoder(upstream.csv)
     lacks_commit_ts = upstream.allow_missing_commit_ts and not upstream.has_commit_ts
-    return CanalJsonDecoder(upstream.csv.terminator, allow_missing_commit_ts=lacks_commit_ts)
+    decoder: Decoder = (
+        CsvDecoder(upstream.csv)
+        if upstream.protocol == "csv"
+        else CanalJsonDecoder(upstream.csv.terminator, allow_missing_commit_ts=lacks_commit_ts)
+    )
+    decoder.skips = upstream.skip_commit_ts
+    return decoder

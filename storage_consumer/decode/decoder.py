@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from storage_consumer.config.settings import Protocol as Source
 from storage_consumer.config.settings import Upstream
-from storage_consumer.config.table_filter import unselected, vouching
+from storage_consumer.config.table_filter import skipped_in, unselected, vouching
 from storage_consumer.decode.kernels.arrays import Flags, Offsets, Operations, Packed, Places, Stamps
 from storage_consumer.decode.kernels.row_lines import Lines
 from storage_consumer.decode.values import (
@@ -137,6 +137,8 @@ class Tally:
     """Lowest commit-ts above the commit range, 0 if there is none."""
     taken: int = 0
     """Changes that were buffered; decoders leave it alone."""
+    skipped: dict[int, int] = field(default_factory=dict)
+    """Commit-ts → rows inside the commit range that are left out."""
 
     @property
     def inside(self) -> int:
@@ -232,6 +234,9 @@ class FilesBatch(NamedTuple):
 class Decoder(ABC):
     """A decoder of one protocol."""
 
+    skips: tuple[tuple[str, int], ...] = ()
+    """See `Upstream.skip_commit_ts`."""
+
     @abstractmethod
     def scan(self, file: FileRead, *, many: bool) -> Iterator[Any]:
         """Yield `changes`, or `rows` if not `many`."""
@@ -243,7 +248,7 @@ class Decoder(ABC):
         delete and an insert (see `Batch`); without a key this holds for every update with an old
         image. In old images of all other updates only the key has to be read.
         """
-        return self.scan(file, many=True)
+        return self.scan(file, many=True) if not self._skipped(file) else self.rows(file)
 
     def rows(self, file: FileRead) -> Iterator[RowChange]:
         """Yield changes inside the commit range, in file order, with all columns of old images.
@@ -253,7 +258,11 @@ class Decoder(ABC):
         Rows outside the commit range are only counted, before their columns are decoded. Raises
         `UndecodableRow` with file, row number, byte offset, excerpt and (if known) commit-ts.
         """
-        return self.scan(file, many=False)
+        rows, skipped = self.scan(file, many=False), self._skipped(file)
+        return _others(rows, skipped, file.tally.skipped) if skipped else rows
+
+    def _skipped(self, file: FileRead) -> frozenset[int]:
+        return skipped_in(self.skips, file.layout.table, file.commit_range)
 
     def together(
         self,
@@ -268,6 +277,15 @@ class Decoder(ABC):
         is usual for the layout, or something in a file holds for all of its rows.
         """
         return None
+
+
+def _others(rows: Iterable[RowChange], skipped: frozenset[int], counts: dict[int, int]) -> Iterator[RowChange]:
+    """Yield the rows of other transactions, and count those of the skipped ones."""
+    for row in rows:
+        if (ts := row[1]) in skipped:
+            counts[ts] = counts.get(ts, 0) + 1
+        else:
+            yield row
 
 
 _HIDDEN_PREFIX = "_v$_"

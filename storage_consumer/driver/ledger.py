@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.clock import Clock, StopSignal
@@ -14,6 +14,7 @@ from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease import Renewal
 from storage_consumer.driver.open_copies import LoadingState
 from storage_consumer.driver.remedies import with_a_way_on
+from storage_consumer.model import SkippedRows
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep, beginning
@@ -228,10 +229,14 @@ class RoundLedger:
             joined=joined,
         )
 
-    def save_rows(self, tables: Iterable[TableConsumer]) -> None:
-        """Store the progress of tables after their job for rows, with the finished files."""
+    def save_rows(self, tables: Iterable[TableConsumer], skipped: Mapping[str, Sequence[SkippedRows]]) -> None:
+        """Store the progress of tables after their job for rows, with the finished files.
+
+        `skipped`: table key → what was left out.
+        """
+        progress = self._progress(tables)
         self.context.state.progress.save(
-            tables=self._progress(tables),
+            tables=[replace(each, skipped=tuple(skipped.get(each.table_key, ()))) for each in progress],
             sequences=self.context.manager.sequences.to_store(),
             checkpoint=0,
             storage_checkpoint=self.storage_checkpoint,

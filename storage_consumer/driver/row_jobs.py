@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import Upstream
-from storage_consumer.config.table_filter import table_rules
+from storage_consumer.config.table_filter import skipped_in, table_rules
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.doubts import doubt_late, with_doubt
 from storage_consumer.driver.ledger import RoundContext, RoundLedger
 from storage_consumer.driver.remedies import missing_table, quarantine_ways, reason_of, table_command
 from storage_consumer.errors import NotReplicable, TableError
-from storage_consumer.model import TableName, latest_tso
+from storage_consumer.model import SkippedRows, TableName, latest_tso
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table_state import HaltKind, TableState
 from storage_consumer.rows.fitting import TargetTable
@@ -41,7 +42,9 @@ _EXCHANGED = (
 )
 _log = Log("round")
 QUARANTINED = "row: quarantined, since the target refused it"
+SKIPPED = "row: left out by --skip-commit-ts"
 _Planned = tuple[RowStep, TablePlan]
+_Ended = tuple[RowStep, TablePlan, TableOutcome]
 
 
 @dataclass(slots=True)
@@ -62,6 +65,15 @@ class RowJobs:
         planned = self._planned(steps)
         if not planned:
             return frozenset()
+        wanted = self.context.config.upstream.skip_commit_ts
+        # Their checkpoints move with their rows: a restart might find nothing of what was left out.
+        if noted := [
+            SkippedRows(step.name, ts, None)
+            for step, plan in planned
+            if plan.mode is Mode.KEYLESS and not step.origin
+            for ts in skipped_in(wanted, step.name, step.commit_range)
+        ]:
+            self.context.state.progress.skip(noted)
         by_table = self._run(planned)
         # All rows' former states are gone or replaced by now: what blocks a row stays there.
         if again := [
@@ -93,10 +105,23 @@ class RowJobs:
         moved = [tables[step.table_key] for step, _, outcome in outcomes if self._acknowledge(step, outcome)]
         # The rows are committed. After a crash before this the same job runs again: last states are
         # idempotent, and keyless tables have moved their stored checkpoints with their rows.
-        self.ledger.save_rows(moved)
+        self.ledger.save_rows(moved, self._skipped(outcomes, noted))
         if any(table.status.stored != TableState.HALTED for table in moved):
             self.ledger.steps += 1
         return frozenset(table.key for table in moved if not table.status.is_halted)
+
+    def _skipped(self, outcomes: Iterable[_Ended], noted: Iterable[SkippedRows]) -> dict[str, list[SkippedRows]]:
+        """Count what was left out of tables that went on, by key; `noted`: before the job."""
+        found = {}
+        for step, _, outcome in outcomes:
+            if outcome.error or step.origin:
+                continue
+            counts = Counter({each.commit_ts: 0 for each in noted if each.table == step.name})
+            for report in outcome.files.values():
+                counts.update(dict(report.skipped))
+            self.ledger.skipped[SKIPPED] += counts.total()
+            found[step.table_key] = [SkippedRows(step.name, *each) for each in counts.items()]
+        return found
 
     def _run(self, planned: Sequence[_Planned]) -> dict[int, list[FileReport | WriteReport]]:
         """Run one job; return the reports of each table, by `TablePlan.index`."""

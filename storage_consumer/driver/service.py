@@ -10,8 +10,9 @@ from dataclasses import replace
 from storage_consumer.bucket.inspector import missing_metadata
 from storage_consumer.bucket.metadata import refuse_ahead_of_clock
 from storage_consumer.bucket.storage import METADATA_BYTES, Storage
-from storage_consumer.clock import Clock, StopSignal
+from storage_consumer.clock import Clock, StopSignal, some_of
 from storage_consumer.config.settings import Config, Tuning, Upstream
+from storage_consumer.config.table_filter import table_rules
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease import Renewal, identity, process_is_gone, readable
 from storage_consumer.driver.ledger import RoundContext, RoundLedger
@@ -27,15 +28,18 @@ from storage_consumer.errors import (
     StorageConsumerError,
     TransientError,
 )
+from storage_consumer.model import SkippedRows, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import LateFiles
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
+from storage_consumer.plan.steps import OF_SKIPPED
 from storage_consumer.plan.touches import refuse_other_places
 from storage_consumer.ports import State
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log, tso_time, utc_time
+from storage_consumer.tso import is_applied
 
 _bucket_log = Log("beginning")
 _PAUSE = 1.0
@@ -46,6 +50,13 @@ _NO_COPY = (
     "its tables as of then or later: --dump, or `storage-consumer load`"
 )
 _BEGAN_WITHOUT = "{} has no effect: this feed has begun without a copy. `storage-consumer load` loads single tables into a running feed"
+_TOO_LATE = (
+    "--skip-commit-ts {}: it is too late to leave it out of {}, which the target may have with its rows. "
+    "Compare with the source, and mend the rows that differ: `storage-consumer verify --repair`; or "
+    "give the tables a copy: `storage-consumer load`"
+)
+_NAMED = 5
+"""Most tables that a message names."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
@@ -290,6 +301,8 @@ class ConsumerService:
             _log.warning("notice", text=text)
         manager = manager_of(self._config, restart, self._storage_floor, self._clock.now())
         manager.catalog.late = self._late
+        if not self._rounds:
+            self._begin_to_skip(restart)
         # After the window was opened, so that no late task adds to it.
         manager.quarantined.replace(self._state.quarantine.entries())
         if self._config.loading.dump and is_new_feed(restart, self._storage_floor):
@@ -299,6 +312,33 @@ class ConsumerService:
             context.loading.follow(self._loading)
         self._context, self._ddl_workers = context, context.ddl_workers
         return context, restart
+
+    def _begin_to_skip(self, restart: Restart) -> None:
+        """Note which transactions are left out; refuse one whose rows all tables have already."""
+        given = self._config.upstream.skip_commit_ts
+        noted = (each for each in restart.journalled if each.table_dir.startswith(OF_SKIPPED))
+        known = {each.version for each in noted}
+        for rule, ts in given:
+            rules = table_rules((rule or "*.*",))
+            late, in_time = list[str](), 0
+            for key, (name, _) in restart.targets.items():
+                own = restart.tables.get(key, 0)
+                reached = own if key in restart.behind else max(own, restart.checkpoint)
+                # A job that was killed may have written rows from beyond the checkpoint.
+                upto = max(reached, restart.written.get(key, 0), restart.written.get("", 0))
+                if rules.matches(name.schema, name.table):
+                    late += [str(name)] if is_applied(ts, upto) else []
+                    in_time += not is_applied(ts, upto)
+            if is_applied(ts, restart.floor) or (
+                ts not in known and not in_time and (late or is_applied(ts, restart.checkpoint))
+            ):
+                raise ConfigError(_TOO_LATE.format(ts, some_of(late, _NAMED) or "every table"))
+            if late and ts not in known:
+                _log.warning("notice", text=_TOO_LATE.format(ts, some_of(late, _NAMED)))
+        if given or known:
+            nobody = TableName(schema="", table="")
+            now = [SkippedRows(nobody, ts, 0) for _, ts in given]
+            self._state.progress.skip(now, anew=True)
 
     def _apply_decisions(self) -> bool:
         """Apply operators' decisions about tables to the state; return whether any took effect."""

@@ -153,6 +153,7 @@ class PlannedState:
         self._entries: dict[DdlId, JournalEntry] = {}
         self._read: defaultdict[tuple[str, int], dict[int, TableDefinition]] = defaultdict(dict)
         self.lease = PlannedLease()
+        self.skip: Callable[..., None] = lambda *_, **__: None
         self.progress = self.journal = self.history = self.decisions = self.quarantine = self.verified = self
 
     @property

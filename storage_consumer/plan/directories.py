@@ -81,6 +81,8 @@ class Restart:
     """Table → its load, for those that are not ended."""
     based: frozenset[str] = frozenset()
     """Tables that were loaded, or are being loaded, from a copy."""
+    written: Mapping[str, int] = field(default_factory=dict)
+    """Table, or an empty text for all → commit-ts up to which jobs may have written its rows."""
     floor: int = 0
     """TSO of the whole feed's first copy, 0 for none: all up to it counts as applied."""
     done: Mapping[str, Finished] = field(default_factory=dict)

@@ -47,6 +47,10 @@ OF_LOADS = "load/"
 """How the journal's folder of copies' statements begins, before a load's id and a key."""
 
 
+OF_SKIPPED = "skipped/`"
+"""How the folder begins under which the journal has what ``--skip-commit-ts`` left out of a table."""
+
+
 def is_of_copy(table_dir: str) -> bool:
     """Return whether a journal folder is a copy's; a bucket's database may be called `load`."""
     return table_dir.startswith(OF_LOADS) and "/`" in table_dir

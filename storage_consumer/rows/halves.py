@@ -188,6 +188,7 @@ def _report(work: JobFile, tally: Tally, **trouble: Any) -> FileReport:
         applied=tally.taken,
         max_ts=tally.max_ts,
         next_ts=tally.next_ts,
+        skipped=tuple(tally.skipped.items()),
         **trouble,
     )
 

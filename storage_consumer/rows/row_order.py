@@ -18,6 +18,7 @@ from itertools import chain
 
 import numpy as np
 
+from storage_consumer.config.table_filter import skipped_in
 from storage_consumer.decode.decoder import Batch, Decoder, FileRead, RowChange, Tally, Values
 from storage_consumer.decode.kernels.arrays import (
     DELETE,
@@ -583,10 +584,12 @@ def read_together(
     Returns None, having taken none, if each file has to be read by itself. `contents`: fewer than
     files if one is gone.
     """
-    size = sum(map(len, contents))
+    size, layout = sum(map(len, contents)), buffer.version.layout
     if len(contents) < len(run) or size < LEAST_BYTES:
         return None
-    found = decoder.together(contents, buffer.version.layout, commit_range, buffer.version.key)
+    if skipped_in(decoder.skips, layout.table, commit_range):
+        return None
+    found = decoder.together(contents, layout, commit_range, buffer.version.key)
     if found is None:
         return None
     try:

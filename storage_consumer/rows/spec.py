@@ -241,6 +241,8 @@ class FileReport:
     applied: int = 0
     max_ts: int = 0
     next_ts: int = 0
+    skipped: tuple[tuple[int, int], ...] = ()
+    """Commit-ts and number of the rows that were left out."""
     error: str = ""
     """Why the file's table cannot go on; empty if it can."""
     torn: bool = False

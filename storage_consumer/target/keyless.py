@@ -262,7 +262,8 @@ class KeylessTable:
         """Return the error for a delete without a row."""
         return RowRefused(
             f"{self._work.name}: the delete with commit ts {commit_ts} found no row with exactly these values in the "
-            "target; somebody else changed the table, or its rows were not complete at the start. Run "
+            "target; somebody else changed the table, its rows were not complete at the start, or "
+            "--skip-commit-ts left out its insert. Run "
             "`storage-consumer table pause`, export the table after that, then run `storage-consumer load` with --replace"
         )
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from storage_consumer.model import DdlId, TableName, physical_ms
+from storage_consumer.model import DdlId, SkippedRows, TableName, physical_ms
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.plan.table_state import TableState
@@ -340,6 +340,8 @@ class Snapshot:
     statements: tuple[StoredStatement, ...] = ()
     loads: tuple[Load, ...] = ()
     """The last load of each table that had one."""
+    skipped: tuple[SkippedRows, ...] = ()
+    """What was left out of tables; without a table, what is to be."""
     verified: tuple[TableResult, ...] = ()
     """The last result of each table that was compared with the source."""
     target: str = ""

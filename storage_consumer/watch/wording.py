@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from storage_consumer.clock import counted, data_size, span
+from storage_consumer.model import SkippedRows
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from storage_consumer.telemetry import tso_time, utc_time
-from storage_consumer.watch.report import Phase, Report, Table
+from storage_consumer.tso import is_applied
+from storage_consumer.watch.report import Phase, Report, Snapshot, Table
 from storage_consumer.watch.status import Status
 
 _NAMED = 5
@@ -37,6 +39,7 @@ def facts(status: Status) -> dict[str, str]:
         "pending": pending(report),
         "limit": f"{report.rows_per_second_limit:,} rows/s" if report and report.rows_per_second_limit else "",
         "skipped": skipped(report),
+        "rows left out": left_out(snapshot),
         "verified": verified(snapshot.verified),
     }
 
@@ -76,6 +79,28 @@ def skipped(report: Report | None) -> str:
     if report is None or not report.skipped:
         return ""
     return ", ".join(f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()))
+
+
+def left_out(snapshot: Snapshot) -> str:
+    """Return what --skip-commit-ts left out, or of what there were no rows; empty for nothing."""
+    shown = [each for each in snapshot.skipped if each.rows != 0]
+    found = {each.commit_ts for each in shown}
+    # Those that all tables are beyond.
+    shown += (
+        each
+        for each in snapshot.skipped
+        if not each.table.schema and each.commit_ts not in found
+        if is_applied(each.commit_ts, snapshot.checkpoint_running)
+    )
+    return "; ".join(
+        f"{moment(each.commit_ts, None)}: {_rows(each)}{f' of {each.table}' if each.rows != 0 else ''}"
+        for each in shown
+    )
+
+
+def _rows(skipped: SkippedRows) -> str:
+    known = counted(skipped.rows, "row") if skipped.rows else "no rows"
+    return "no one knows how many rows" if skipped.rows is None else known
 
 
 def verified(results: Sequence[TableResult]) -> str:
@@ -170,6 +195,8 @@ def document(
         found["table"] = {"name": str(chosen.name), "state": state, "checkpoint": checkpoint}
     if loads := [load_document(each) for each in snapshot.loads if chosen is None or each.name == chosen.name]:
         found["loads"] = loads
+    if snapshot.skipped:
+        found["rows_left_out"] = [_skipped(each) for each in snapshot.skipped if _is_shown(each, chosen)]
     if snapshot.verified:
         meant = [each for each in snapshot.verified if chosen is None or each.table == chosen.name]
         found["verified"] = [verified_document(each) for each in meant]
@@ -205,6 +232,14 @@ def load_document(load: Load) -> dict[str, object]:
         "bytes": load.size,
         "error": load.error,
     }
+
+
+def _is_shown(skipped: SkippedRows, chosen: Table | None) -> bool:
+    return bool(skipped.table.schema) and (chosen is None or skipped.table == chosen.name)
+
+
+def _skipped(each: SkippedRows) -> dict[str, object]:
+    return {"table": str(each.table), "commit_ts": _ts(each.commit_ts), "rows": each.rows}
 
 
 def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.errors import ConfigError, LeaseLost
-from storage_consumer.model import DdlId, TableName
+from storage_consumer.model import DdlId, SkippedRows, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import CHUNK, EVERYTHING, Finished
 from storage_consumer.plan.journal_entry import DONE, FAILED, PLANNED, SKIPPED, STARTED, Sent
@@ -84,6 +84,25 @@ def test_checkpoints_of_all_and_of_running_tables(rig: Rig) -> None:
 def test_fresh_state_is_empty(rig: Rig) -> None:
     """A new state says nothing."""
     assert rig.owner().progress.load() == (Restart(), 0)
+
+
+def test_rows_that_are_left_out(rig: Rig) -> None:
+    """They are stored with the progress of their table, again in place of themselves; what is to be left out is forgotten where it is not asked for."""
+    state, odd, nobody = rig.owner(), TableName(schema="d", table="`o'd%"), TableName(schema="", table="")
+    state.progress.skip([SkippedRows(nobody, 5, 0), SkippedRows(nobody, LAST, 0), SkippedRows(odd, 5, None)])
+    assert state.progress.skipped() == [
+        SkippedRows(nobody, 5, 0),
+        SkippedRows(odd, 5, None),
+        SkippedRows(nobody, LAST, 0),
+    ]
+    table = progress("d/`o'd%", 7, skipped=(SkippedRows(odd, 5, 12),))
+    for _ in range(2):
+        state.progress.save(tables=[table], sequences={}, checkpoint=6, storage_checkpoint=8)
+    state.progress.skip([], anew=True)
+    assert state.progress.skipped() == [SkippedRows(odd, 5, 12)]
+    state.progress.skip([SkippedRows(nobody, 6, 0)], anew=True)
+    assert state.progress.skipped() == [SkippedRows(odd, 5, 12), SkippedRows(nobody, 6, 0)]
+    assert state.journal.entry(statement()) is None
 
 
 def test_another_buckets_state(rig: Rig) -> None:

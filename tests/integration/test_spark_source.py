@@ -194,6 +194,14 @@ def test_a_table_that_was_emptied(spark: SparkSession, bucket: SmallBucket) -> N
     assert [each["id"] for each in found] == [10]
 
 
+def test_transactions_that_are_left_out(spark: SparkSession, bucket: SmallBucket) -> None:
+    """Their rows are in neither the feed nor a table as of a commit-ts."""
+    option: dict[str, Any] = {"skipCommitTs": f"d.[ab]:{ts(8)},{ts(2)}"}
+    assert changes(feed(spark, bucket, **option)).count() == 4
+    found = table_at(spark, bucket.uri, "d.a", tz="UTC", **option).collect()
+    assert sorted((each["id"], each["name"]) for each in found) == [(3, "new"), (4, "old"), (5, "old")]
+
+
 def test_sql(spark: SparkSession, bucket: SmallBucket) -> None:
     """A view over the source takes part in queries."""
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW f USING ticdc OPTIONS (path '{bucket.uri}', table 'd.a', tz 'UTC')")

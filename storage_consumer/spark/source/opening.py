@@ -50,6 +50,7 @@ _BUCKET = (
     *("binary_encoding_method", "output_old_value", "output_handle_key", "output_field_header"),
     *(
         "headerless_selectors",
+        "skip_commit_ts",
         "enable_tidb_extension",
         "date_separator",
         "enable_partition_separator",

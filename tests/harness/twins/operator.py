@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from storage_consumer.model import TableName
+from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.loads import OPEN, LoadPhase
-from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.steps import OF_SKIPPED, key_of
 from storage_consumer.plan.table_decisions import (
     Foreseen,
     Obeyed,
@@ -55,6 +55,7 @@ def restart_of(records: TargetRecords) -> Restart:
         copies=dict(records.copies),
         loads={key: load for key, load in records.loads.items() if load.phase in OPEN},
         based=frozenset(key for key, load in records.loads.items() if load.low),
+        written=dict(records.writes),
         floor=records.floor,
         paused=frozenset(key for key, made in records.table_decisions.items() if _is_paused(records, made)),
         skipped={key: table.error for key, table in records.tables.items() if is_skipped(table.state, table.error)},
@@ -63,7 +64,12 @@ def restart_of(records: TargetRecords) -> Restart:
             for key, made in records.table_decisions.items()
             if _stays(records, made)
         },
-        journalled=frozenset(i for i, entry in records.journal.items() if entry.state in (DONE, SKIPPED)),
+        journalled=frozenset(
+            [
+                *(i for i, entry in records.journal.items() if entry.state in (DONE, SKIPPED)),
+                *(DdlId(OF_SKIPPED + key_of(name), ts, 0) for name, ts in records.skipped),
+            ]
+        ),
         started=frozenset(i for i, entry in records.journal.items() if entry.state == STARTED),
         refused=frozenset(i for i, entry in records.journal.items() if entry.state == FAILED),
     )
@@ -197,7 +203,10 @@ def put_tables(records: TargetRecords, tables: Iterable[TableProgress], *, as_th
             stored = replace(kept, target=before.target, may_be_outdated=False)
         else:
             stored = kept if stopped else table
+        records.skipped.update({each[:2]: each for each in table.skipped})
         if table.copies is not None and not as_they_were:
             records.copies[table.table_key] = table.copies
         # A checkpoint never goes back, whichever of two writers was later.
-        known[table.table_key] = replace(stored, copies=None, checkpoint=max(before.checkpoint, table.checkpoint))
+        known[table.table_key] = replace(
+            stored, copies=None, skipped=(), checkpoint=max(before.checkpoint, table.checkpoint)
+        )

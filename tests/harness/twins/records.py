@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from storage_consumer.model import DdlId, TableDefinition, TableName
+from storage_consumer.model import DdlId, SkippedRows, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal_entry import JournalEntry
@@ -34,6 +34,8 @@ class TargetRecords:
     storage_checkpoint: int = 0
     writes: dict[str, int] = field(default_factory=dict)
     """Table key → commit ts up to which windows may have written rows."""
+    skipped: dict[tuple[TableName, int], SkippedRows] = field(default_factory=dict)
+    """What was left out of tables."""
     tables: dict[str, TableProgress] = field(default_factory=dict)
     sequences: dict[str, Finished] = field(default_factory=dict)
     journal: dict[DdlId, JournalEntry] = field(default_factory=dict)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.errors import ConfigError, LeaseLost
-from storage_consumer.model import DdlId, TableDefinition, TableName
+from storage_consumer.model import DdlId, SkippedRows, TableDefinition, TableName
 from storage_consumer.plan.ddl_backlog import TableEntries, gone_by
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
@@ -189,6 +189,17 @@ class MemoryProgress:
         records.checkpoint = max(records.checkpoint, checkpoint)
         records.lowest = records.lowest if lowest is None else lowest
         records.storage_checkpoint = max(records.storage_checkpoint, storage_checkpoint)
+
+    def skip(self, rows: Iterable[SkippedRows], *, anew: bool = False) -> None:
+        """Store what is left out."""
+        records = self._owned.of_owner("storing what is left out")
+        if anew:
+            records.skipped = {key: each for key, each in records.skipped.items() if each.table.schema}
+        records.skipped.update({each[:2]: each for each in rows})
+
+    def skipped(self) -> Sequence[SkippedRows]:
+        """Return what was left out."""
+        return sorted(self._owned.of_owner("reading the state").skipped.values(), key=lambda each: each.commit_ts)
 
 
 class MemoryJournal:

@@ -42,6 +42,15 @@ def read(bucket: SmallBucket, table: str, **options: Any) -> list[dict[str, Any]
     return rows
 
 
+def test_transactions_that_are_left_out(tmp_path: Path) -> None:
+    """Their rows are absent, and no others."""
+    bucket = of_two_structures(tmp_path)
+    every = read(bucket, "d.a")
+    some = read(bucket, "d.a", skip_commit_ts=[ts(3), f"d.a:{ts(8)}", f"d.b:{ts(4)}"])
+    assert some == [each for each in every if each["_commit_version"] not in (ts(3), ts(8))]
+    assert len(some) == len(every) - 2
+
+
 def test_dates_that_no_calendar_has(tmp_path: Path) -> None:
     """They are null, whether they have a zero in them or a day too many; all others in the same file are not."""
     bucket = SmallBucket(root=tmp_path)

@@ -11,6 +11,7 @@ from storage_consumer.config.load import load
 from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.errors import ConfigError
 
+_TS = 470607624255045632
 URIS = {"upstream_uri": "file:///b?protocol=canal-json&enable-tidb-extension=true", "downstream_uri": "mysql://h:1/"}
 
 
@@ -81,6 +82,15 @@ def test_environment(text: str) -> None:
     assert [each.target_schema for each in found.routes] == ["x", "y"]
 
 
+def test_transactions_that_are_left_out() -> None:
+    """An entry has one or more commit-ts, of every table or of those of a rule, which may have any sign in it."""
+    environ = {"STORAGE_CONSUMER_SKIP_COMMIT_TS": f"a.*:{_TS}\n{_TS},{_TS + 1}"}
+    options = {"upstream_uri": "file:///b?protocol=csv", "downstream_uri": "mysql://h/", "include_commit_ts": True}
+    assert load(options, environ).config.upstream.skip_commit_ts == (("a.*", _TS), ("", _TS), ("", _TS + 1))
+    given = {**options, "skip_commit_ts": [_TS, f'"a:b,c".`d.e`:{_TS}']}
+    assert load(given, environ).config.upstream.skip_commit_ts == (("", _TS), ('"a:b,c".`d.e`', _TS))
+
+
 def test_a_rule_may_begin_with_a_bracket() -> None:
     """A character class is no TOML array."""
     assert selecting({"filter": "[a-c]*.[xy]"}).rules == ("[a-c]*.[xy]",)
@@ -123,6 +133,23 @@ def test_a_rule_may_begin_with_a_bracket() -> None:
         ({"event_filter": ["{matcher=['a.*'], ignore-sql=['(']}"]}, "the regular expression '(' cannot be read"),
         ({"event_filter": [{"matcher": 1}]}, "`matcher` takes strings"),
         ({"event_filter": ["7"]}, "an inline table like"),
+        (
+            {"skip_commit_ts": "shop.orders"},
+            "--skip-commit-ts: a commit-ts or RULE:commit-ts is expected, not 'shop.orders'",
+        ),
+        ({"skip_commit_ts": "2026-11-23T10:00:00Z"}, "a commit-ts or RULE:commit-ts is expected"),
+        ({"skip_commit_ts": "orders:470607624255045632"}, "the rule 'orders' cannot be read"),
+        ({"skip_commit_ts": "!a.b:470607624255045632"}, "the rule '!a.b' includes no table"),
+        ({"skip_commit_ts": "1766000000000"}, "would be from before 2015"),
+        (
+            {
+                "upstream_uri": "file:///b?protocol=canal-json&enable-tidb-extension=false",
+                "skip_commit_ts": _TS,
+                "allow_missing_commit_ts": True,
+                "terminator": "x",
+            },
+            "--skip-commit-ts cannot",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(options: dict[str, Any], message: str) -> None:

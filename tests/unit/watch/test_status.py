@@ -9,13 +9,14 @@ import pytest
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.remedies import table_command, with_a_way_on
-from storage_consumer.model import DdlId, TableName
+from storage_consumer.model import DdlId, SkippedRows, TableName
 from storage_consumer.plan.loads import Load, LoadPhase, clock_of
 from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_word
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome
+from storage_consumer.telemetry import tso_time
 from storage_consumer.watch.report import (
     FRESH,
     OVERDUE,
@@ -29,7 +30,7 @@ from storage_consumer.watch.report import (
     lag_of,
 )
 from storage_consumer.watch.status import STALLED, Status, commands_in, judged
-from storage_consumer.watch.wording import doing, facts
+from storage_consumer.watch.wording import document, doing, facts
 
 NOW = 1_790_000_000.0
 DONE = "storage-consumer ddl done --table d.a --version 7 --downstream-uri mysql://root@h:1/"
@@ -100,6 +101,30 @@ def test_tables_that_are_left_out_are_told() -> None:
     assert status(snapshot(table("a"), table("d"), *out)).text == "healthy: 2 tables, 3s behind now; 2 left out"
     halted = status(snapshot(table("a", "halted", error="x"), table("d"), *out))
     assert halted.text == "stopped: 1 of 2 tables halted; the others go on; 2 left out"
+
+
+def test_rows_that_are_left_out() -> None:
+    """Each transaction has its tables and numbers; one that the tables are beyond had no rows, as a statement has none."""
+    a, b, nobody = (TableName(schema=schema, table=name) for schema, name in (("d", "a"), ("d", "b"), ("", "")))
+    first, second, third, later = at(40), at(30), at(20), at(-9)
+    found = snapshot(
+        table("a"),
+        skipped=(
+            *(SkippedRows(nobody, ts, 0) for ts in (first, second, third, later)),
+            *(SkippedRows(a, first, 1), SkippedRows(b, first, 2_000), SkippedRows(b, second, None)),
+            SkippedRows(a, third, 0),
+        ),
+    )
+    times = [f"{ts} ({tso_time(ts)})" for ts in (first, first, second, third)]
+    words = ["1 row of d.a", "2,000 rows of d.b", "no one knows how many rows of d.b", "no rows"]
+    said = facts(status(found))["rows left out"]
+    assert said == "; ".join(f"{time}: {text}" for time, text in zip(times, words, strict=True))
+    assert document(status(found))["rows_left_out"][1] == {  # type: ignore[index] # a list
+        "table": "d.b",
+        "commit_ts": {"ts": first, "time": tso_time(first)},
+        "rows": 2_000,
+    }
+    assert facts(status(snapshot(table("a"))))["rows left out"] == ""
 
 
 def test_what_is_taken_for_granted_is_a_fact() -> None:
