@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -161,6 +161,3 @@ class WithCopies(World):
 def names_in(world: World, table: str) -> Mapping[str | None, str | None]:
     """The rows of a table: id → name."""
     return {row["id"]: row["name"] for row in world.rows(table)}
-
-
-Step = Callable[[], None]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from storage_consumer.model import TableName
+from typing import Literal
+
+from storage_consumer.model import DdlId, TableName
+from storage_consumer.plan.journal_entry import FAILED
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import TableDecision, Verb
+from storage_consumer.ports import Decision
 from tests.harness.small_bucket import row
 from tests.unit.driving import World, of, one_table, running
 
@@ -20,6 +24,19 @@ def decide(world: World, verb: Verb, at: int = 0, table: str = "a", schema: str 
     )
 
 
+def failed(world: World) -> DdlId:
+    """The one statement that stopped its table."""
+    (identity,) = (each for each, entry in world.records.journal.items() if entry.state == FAILED)
+    return identity
+
+
+def answer(world: World, verb: Literal["done", "skip", "replace"], statement: str = "") -> None:
+    """Decide about the one statement that stopped its table."""
+    world.clock.advance(1)
+    made = Decision(verb=verb, statement=statement, decided_at=str(world.clock.now()), decided_by="op")
+    world.records.decisions[failed(world)] = made
+
+
 def copied(world: World, *keys: str, table: str = "a", **more: str) -> None:
     """The operator's copy: these rows and no others."""
     name = TableName(schema="shop", table=table)
@@ -31,10 +48,8 @@ def halts(world: World, table: str = "shop.a") -> str:
 
     def act(rounds: int) -> None:
         world.clock.advance(100)
-        if rounds == 4:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=4)
     world.stop.requested.clear()
     return of(summary, table).error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -166,8 +167,10 @@ class World:
             secrets_file="",
         )
 
-    def once(self) -> RoundSummary:
-        """A new process, one round, a clean end."""
+    def once(self, upto: int = 0) -> RoundSummary:
+        """A new process, one round, a clean end; `upto`: the tick up to which the bucket is complete by then."""
+        if upto:
+            self.bucket.metadata(ts(upto))
         service = self.service()
         try:
             return service.run_once(self.stop)
@@ -238,16 +241,18 @@ def one_table(**tuning: Any) -> World:
     return found
 
 
-def running(world: World, act: Callable[[int], None]) -> RoundSummary:
-    """Run until stop is requested; `act` hears before each pause between rounds how many there were."""
-    rounds = 0
+def running(world: World, act: Callable[[int], object] = int, *, rounds: int = 0) -> RoundSummary:
+    """Run for some rounds, or until stop is requested; `act` hears before each pause between rounds how many there were."""
+    done = 0
     wait = world.clock.wait
 
     def between(event: threading.Event, seconds: float) -> bool:
-        nonlocal rounds
+        nonlocal done
         if event is world.stop.requested and threading.current_thread() is threading.main_thread():
-            rounds += 1
-            act(rounds)
+            done += 1
+            act(done)
+            if done == rounds:
+                world.stop.requested.set()
         return wait(event, seconds)
 
     world.clock.wait = between  # type: ignore[method-assign] # the test looks in between
@@ -256,3 +261,43 @@ def running(world: World, act: Callable[[int], None]) -> RoundSummary:
         return service.run(world.stop)
     finally:
         service.close()
+        world.stop.requested.clear()
+        world.clock.wait = wait  # type: ignore[method-assign] # as it was
+
+
+class Killed(BaseException):
+    """The end of a process, which nothing catches."""
+
+
+class KilledAt:
+    """Ends a process at the n-th call whose name begins so."""
+
+    def __init__(self, number: int = 1, where: str = "before") -> None:
+        """`number`: from 1; with 0 the process goes on. What is left after a call is what there is before the next one."""
+        self._where, self._number = where, number
+        self.met = 0
+        """How many such calls there were until the end."""
+        self._has_ended = False
+
+    def __call__(self, where: str) -> None:
+        """Hear of a call."""
+        if not self._has_ended and where.startswith(self._where):
+            self.met += 1
+            self._has_ended = self.met == self._number
+            if self._has_ended:
+                raise Killed
+
+
+def killed_at(world: World, where: str, number: int = 1) -> None:
+    """Run a process until it ends at a call; its lease has run out after that."""
+    assert killed_after(world, number, where) == number
+
+
+def killed_after(world: World, number: int, where: str = "before") -> int:
+    """Run a process that ends at a call, if it makes so many; how many it made. Its lease has run out after that."""
+    world.tick = ends = KilledAt(number, where)
+    with suppress(Killed):
+        world.killed(lambda service: service.run_once(world.stop))
+    world.tick = str
+    world.clock.advance(100)
+    return ends.met

@@ -24,7 +24,6 @@ from tests.unit.bucket.building import CREATE, ID_NAME, TS, V, bucket_of, data_p
 
 Tree = dict[str, bytes]
 UUID = "a1b2c3d4-0000-4000-8000-0123456789ab"
-DATE = "2026-11-21"
 METADATA = b'{"checkpoint-ts":%d}' % (TS + 1000)
 
 

@@ -151,19 +151,6 @@ def canal_line(message: dict[str, object], terminator: str = "\r\n") -> str:
     return text + terminator
 
 
-def wire_text(kind: str, value: object, protocol: str) -> str | None:
-    """What decoding must make of the value."""
-    if value is None:
-        return None
-    if isinstance(value, bytes):
-        return value.hex().upper()
-    if kind == "YEAR" and value == 0:
-        return "0000"
-    if isinstance(value, float):
-        return go_float(value, exponent=protocol == "csv")
-    return str(value) if protocol == "csv" else canal_text(kind, value)
-
-
 def blocks(data: bytes, size: int) -> Iterator[bytes]:
     """The file in pieces of `size` bytes."""
     return (data[start : start + size] for start in range(0, len(data), size))

@@ -41,8 +41,7 @@ def goes_on_without(world: World, copy: int, later: int) -> list[str]:
     copied(world, "1", "2", "3", "4")
     decide(world, "reload-done", ts(copy))
     put(world, 5, later, "5")
-    world.bucket.metadata(ts(later + 10))
-    world.once()
+    world.once(later + 10)
     world.clock.advance(100)
     summary = world.once()
     return [table.table for table in (*summary.halted, *summary.waiting)]
@@ -91,8 +90,7 @@ def paused() -> World:
     to(world, 20)
     for number in (2, 3):
         put(world, number, number + 2, str(number))
-    world.bucket.metadata(ts(9))
-    world.once()
+    world.once(9)
     rewritten(world, 10)
     return world
 
@@ -144,8 +142,7 @@ def test_copy_holds_the_rows_of_unread_files() -> None:
     assert world.once().halted == ()
     decide(world, "pause")
     put(world, 5, 35, "35")
-    world.bucket.metadata(ts(39))
-    world.once()
+    world.once(39)
     decide(world, "resume")
     for _ in range(2):
         summary = world.once()

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.model import TableName
-from storage_consumer.ports import Decision
 from storage_consumer.rows.comparison import VerifyOutcome
 from storage_consumer.rows.fitting import UniqueKey
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import names_in
-from tests.unit.deciding import decide
+from tests.unit.deciding import answer, decide
 from tests.unit.driver.test_requested_loads import feed
 from tests.unit.driving import World, one_table
 
@@ -59,8 +58,7 @@ def test_a_table_that_somebody_dropped_is_in_doubt_until_it_has_a_copy() -> None
     there = world.records.structures.pop(A)
     world.records.rows.pop(A)
     world.bucket.rows("shop.a", 2, row("shop.a", 4, "2", '"two"'))
-    world.bucket.metadata(ts(5))
-    assert [table.table for table in world.once().halted] == ["shop.a"]
+    assert [table.table for table in world.once(5).halted] == ["shop.a"]
     world.records.structures[A] = there
     decide(world, "resume")
     assert not world.once().halted
@@ -79,8 +77,7 @@ def test_a_table_with_another_structure_is_in_doubt_whatever_halts_it() -> None:
     world.records.structures[A] = replace(there, columns=there.columns[:1])
     world.bucket.rows("shop.a", 2, row("shop.a", 4, "2", '"two"'))
     world.bucket.schema("shop.a", ts(5), "TRUNCATE TABLE `a`", TRUNCATE)
-    world.bucket.metadata(ts(6))
-    assert [table.table for table in world.once().halted] == ["shop.a"]
+    assert [table.table for table in world.once(6).halted] == ["shop.a"]
     assert in_doubt(world)
 
 
@@ -92,9 +89,7 @@ def test_a_skipped_statement_leaves_its_table_in_doubt(query: str, kind: int, *,
     """Unless it leaves rows and columns as they are."""
     world = begun()
     world.bucket.schema("shop.a", ts(4), f"GRANT {query}", kind)
-    world.bucket.metadata(ts(5))
-    assert world.once().halted
-    (failed,) = (identity for identity, entry in world.records.journal.items() if entry.state == "failed")
-    world.records.decisions[failed] = Decision(verb="skip", statement="", decided_at="now", decided_by="me")
+    assert world.once(5).halted
+    answer(world, "skip")
     assert not world.once().halted
     assert in_doubt(world) == doubted

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.plan.table_decisions import TableDecision
 from storage_consumer.plan.table_state import TableState
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import KEYLESS, MemoryCopy, WithCopies, names_in
+from tests.unit.deciding import decide
 from tests.unit.driver.test_loads import BAG, ONE, TWO, shop
-from tests.unit.driver.test_requested_loads import killed_at
-from tests.unit.driving import numbers
+from tests.unit.driving import killed_at, numbers
 
 CREATE, RENAME = 3, 14
 A = "`shop`.`a`"
@@ -39,8 +38,7 @@ def test_a_cycle_through_the_name_of_a_loaded_table_is_tried_once() -> None:
     copy.add("depot.b", [ONE])
     world = WithCopies(copy, initial=False)
     world.bucket.create("shop.a", "shop.c", "depot.d")
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     swap(world, 8)
     world.bucket.schema("depot.b", ts(9), "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
     world.request("depot.b")
@@ -66,8 +64,7 @@ def test_a_halt_for_a_cycle_ends_when_copies_hold_all_of_it() -> None:
     copy.add("shop.c", [ONE])
     world = WithCopies(copy, initial=False)
     world.bucket.create("shop.b", "shop.c", "depot.d")
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     world.request("shop.c", replaces=True)
     world.once()
     swap_and_move(world)
@@ -88,8 +85,7 @@ def test_copies_hold_also_what_led_to_a_table_that_was_moved_into_one() -> None:
     copy.add("depot.c", [TWO])
     world = WithCopies(copy, initial=False)
     world.bucket.create("shop.b", "shop.c", "depot.d")
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     for table in ("shop.c", "depot.c"):
         world.request(table, replaces=True)
     world.once()
@@ -105,8 +101,7 @@ def test_rows_that_a_rename_moves_into_a_loaded_table_come_after_its_copy(snapsh
     copy.add("shop.b", [ONE])
     world = WithCopies(copy)
     world.bucket.create("shop.b")
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     world.bucket.schema("shop.a", ts(1), "", 0, BAG)
     world.bucket.rows("shop.a", 1, *(row("shop.a", tick, str(tick), '"new"') for tick in (4, 5)), version=ts(1))
     world.bucket.schema("shop.c", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`c`", RENAME, BAG)
@@ -128,8 +123,7 @@ def test_rows_before_an_early_rename_go_to_the_copy_of_the_new_name(snapshot: in
     world.bucket.schema("shop.a", ts(1), "CREATE TABLE a (id INT, name VARCHAR(20))", CREATE, BAG)
     found = [row("shop.a", tick, str(tick), '"new"') for tick in (2, 4, 5)]
     world.bucket.rows("shop.a", 1, *found, version=ts(1))
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     world.bucket.schema("shop.c", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`c`", RENAME, BAG)
     world.bucket.metadata(ts(8))
     copy.add("shop.c", [(str(tick), '"new"') for tick in (2, 4, 5) if tick <= snapshot], columns=KEYLESS)
@@ -146,14 +140,12 @@ def test_a_step_of_a_cycle_does_not_touch_the_table_under_whose_name_it_lies() -
     world = WithCopies(copy, initial=False)
     world.bucket.create("shop.a", "shop.c", "depot.d")
     world.bucket.rows("shop.a", 1, row("shop.a", 2, "5", '"a"'))
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     swap(world, 5)
     world.bucket.schema("depot.c", ts(6), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
     world.request("depot.c")
     world.once()
-    world.bucket.metadata(ts(8))
-    assert not world.once().halted
+    assert not world.once(8).halted
     assert (numbers(world, "shop.c"), numbers(world, "shop.a"), numbers(world, "depot.c")) == (["5"], [], ["1"])
 
 
@@ -161,10 +153,8 @@ def test_a_table_may_be_skipped_whose_name_is_from_a_rename_before_the_copy() ->
     """The copy holds what was there under the former name, of which no file of the bucket tells."""
     world = shop(snapshot=8)
     world.copy.add("shop.new", [ONE])
-    world.bucket.metadata(ts(4))
-    world.once()
-    key = "`shop`.`new`"
-    world.records.table_decisions[key] = TableDecision(table_key=key, verb="skip", decided_at="now", decided_by="me")
+    world.once(4)
+    decide(world, "skip", table="new")
     world.bucket.schema("shop.new", ts(5), "RENAME TABLE `shop`.`old` TO `shop`.`new`", RENAME)
     world.bucket.metadata(ts(12))
     for _ in range(2):
@@ -184,8 +174,7 @@ def test_a_statement_waits_for_the_load_of_a_name_that_the_bucket_shows_later() 
     world.rate = 1.0
     world.bucket.metadata(ts(5))
     killed_at(world, "after MemoryLoads.advance")
-    world.bucket.metadata(ts(9))
-    assert not world.once().halted
+    assert not world.once(9).halted
     assert names_in(world, "depot.c") == {"1": "copy", "2": "copy"}
     assert names_in(world, "shop.c") == {}
 
@@ -198,8 +187,7 @@ def test_rows_of_a_table_that_the_copy_lacks_do_not_go_into_its_next_name() -> N
     world.bucket.create("shop.a", "shop.c")
     world.bucket.rows("shop.c", 1, row("shop.c", 6, "7", '"of c"'))
     swap(world, 7)
-    world.bucket.metadata(ts(10))
-    summary = world.once()
+    summary = world.once(10)
     assert "shop.c" in {table.table for table in summary.halted}
     assert [rows for name, rows in world.records.rows.items() if rows] == [[{"id": "2", "name": "copy"}]]
 
@@ -210,14 +198,12 @@ def test_a_step_that_lies_in_the_folder_of_a_loaded_table_is_not_its_own() -> No
     copy.add("depot.c", [ONE], [TWO])
     world = WithCopies(copy, initial=False)
     world.bucket.create("shop.a", "shop.c", "depot.c")
-    world.bucket.metadata(ts(4))
-    world.once()
+    world.once(4)
     world.request("depot.c", replaces=True)
     world.rate = 1.0
     killed_at(world, "after MemoryLoads.advance")
     swap(world, 7)
-    world.bucket.metadata(ts(10))
-    assert not world.once().halted
+    assert not world.once(10).halted
     assert names_in(world, "depot.c") == {"1": "copy", "2": "copy"}
 
 
@@ -227,13 +213,11 @@ def test_a_statement_that_the_copy_holds_waits_for_the_load_too() -> None:
     copy.add("shop.c", [ONE], [TWO])
     world = WithCopies(copy, initial=False)
     world.bucket.create("shop.b")
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     world.request("shop.c")
     world.rate = 1.0
     killed_at(world, "after MemoryLoads.advance")
     world.bucket.schema("shop.a", ts(4), "RENAME TABLE `shop`.`c` TO `shop`.`a`", RENAME)
     world.bucket.schema("shop.c", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`c`", RENAME)
-    world.bucket.metadata(ts(10))
-    assert not world.once().halted
+    assert not world.once(10).halted
     assert names_in(world, "shop.c") == {"1": "copy", "2": "copy"}

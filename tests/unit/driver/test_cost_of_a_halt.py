@@ -64,8 +64,7 @@ def shop() -> World:
     world.bucket.create("shop.a", "shop.b", "shop.c", "other.z")
     for table in ("shop.a", "shop.b", "shop.c"):
         world.bucket.rows(table, 1, row(table, 2, "1", '"one"'))
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     return world
 
 
@@ -122,8 +121,7 @@ def test_a_database_that_goes() -> None:
     refused(world)
     world.bucket.rows("shop.c", 2, row("shop.c", 6, "2", '"two"'))
     world.bucket.schema("shop", ts(7), "DROP DATABASE `shop`", DROP_DATABASE)
-    world.bucket.metadata(ts(9))
-    summary = world.once()
+    summary = world.once(9)
     assert [table.table for table in summary.halted] == ["shop.a"]
     why = f"waits for the DDL of shop with version {ts(7)}, held up by shop.a (halted)"
     assert {table.table: table.error for table in summary.waiting} == dict.fromkeys(("shop", "shop.b", "shop.c"), why)

@@ -10,7 +10,7 @@ from storage_consumer.model import DdlId
 from storage_consumer.plan.journal_entry import DONE, JournalEntry
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.harness.twins.target import MemoryTarget
-from tests.unit.driving import World, of
+from tests.unit.driving import World, killed_at, of
 
 OTHER = (ID_NAME[0], column("note", "INT"))
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
@@ -100,16 +100,8 @@ def test_rename_that_was_killed_after_it_ran(tenants: World) -> None:
     bucket.schema("tenant3", ts(1), "CREATE DATABASE `tenant3`", 1)
     bucket.schema("tenant3.orders", ts(1), "CREATE TABLE `orders` (id INT PRIMARY KEY, note INT)", CREATE_TABLE, OTHER)
     bucket.schema("tenant1.former", ts(5), "RENAME TABLE `orders` TO `tenant1`.`former`", 14)
-
-    def tick(call: str) -> None:
-        if call == "after MemoryTarget.execute_ddl" and records.effects[-1].startswith("RENAME"):
-            raise KeyboardInterrupt
-
-    tenants.tick = tick
-    with pytest.raises(KeyboardInterrupt):
-        tenants.killed(lambda service: service.run_once(tenants.stop))
-    tenants.tick = str
-    tenants.clock.advance(1000)
+    killed_at(tenants, "after MemoryTarget.execute_ddl", 6)
+    assert records.effects[-1].startswith("RENAME")
     assert tenants.once().halted == ()
     assert [r["id"] for r in tenants.rows("tenant1.former")] == ["1"]
     assert records.tables["`tenant3`.`orders`"].state == "running"

@@ -13,10 +13,10 @@ from storage_consumer.config.settings import CsvOptions
 from storage_consumer.driver.ddl_workers import WORKERS
 from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName
-from storage_consumer.ports import Decision
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.harness.twins.storage import in_place
 from tests.harness.twins.target import MemoryTarget
+from tests.unit.deciding import answer
 from tests.unit.driving import World, held, numbers, of, running
 
 WIDER = (*ID_NAME, column("more", "INT"))
@@ -54,10 +54,8 @@ def test_other_tables_go_on_beside_a_long_statement(world: World) -> None:
             assert len(works) == 1, "it was begun once"
             assert world.records.checkpoint == ts(4), "the whole's checkpoint waits for it"
             works.popleft()()
-        else:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=3)
     assert numbers(world, "shop.a") == ["1", "2"]
     assert (summary.checkpoint, works) == (ts(9), deque())
 
@@ -65,7 +63,7 @@ def test_other_tables_go_on_beside_a_long_statement(world: World) -> None:
 def test_a_round_tells_what_it_stands_still_for(world: World) -> None:
     """The table of a running statement waits, and the summary says for what and since when."""
     held(world)
-    summary = running(world, lambda _: world.stop.requested.set())
+    summary = running(world, rounds=1)
     assert of(summary, "shop.a").state == "waiting"
     assert "shop.a with version" in of(summary, "shop.a").error
     assert "running for" in of(summary, "shop.a").error
@@ -90,11 +88,9 @@ def test_whom_a_statement_waits_for_is_logged(
         world.clock.advance(5)
         if rounds == 14:
             works.popleft()()
-        elif rounds == 16:
-            world.stop.requested.set()
 
     with caplog.at_level(logging.WARNING):
-        assert running(world, act).checkpoint == ts(7)
+        assert running(world, act, rounds=16).checkpoint == ts(7)
     lines = [text for text in caplog.messages if "ddl_blocked" in text and "connection 7 of root" in text]
     assert len(lines) == logged
 
@@ -136,10 +132,8 @@ def test_a_statement_survives_a_fault_of_the_round(world: World) -> None:
             assert failed
             assert len(works) == 1
             works.popleft()()
-        elif rounds == 5:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=5)
     assert (summary.checkpoint, works) == (ts(9), deque())
     assert [entry.state for entry in world.records.journal.values()].count("done") == 4
 
@@ -159,10 +153,8 @@ def test_a_lock_held_by_others_stops_only_that_table(world: World) -> None:
         if rounds == 1:
             assert numbers(world, "shop.b") == ["1", "2"]
             assert world.records.checkpoint < ts(7)
-        else:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=2)
     assert (summary.checkpoint, numbers(world, "shop.a")) == (ts(7), ["1", "2"])
 
 
@@ -175,8 +167,7 @@ def test_what_needs_a_failed_statement_is_not_begun(fault: type[Exception], trie
     world.bucket.rows("shop.b", 1, row("shop.b", 2, "2", '"two"'))
     for old, new in (("a", "tmp"), ("b", "a"), ("tmp", "b")):
         world.bucket.schema(f"shop.{new}", ts(4), f"RENAME TABLE `shop`.`{old}` TO `shop`.`{new}`", RENAME)
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     world.bucket.metadata(ts(5))
     sent: list[str] = []
 
@@ -199,8 +190,7 @@ def test_no_more_statements_in_parallel_than_workers() -> None:
     world = World()
     names = [f"shop.t{number}" for number in range(WORKERS + 2)]
     world.bucket.create(*names)
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     for tick, name in enumerate(names, start=4):
         world.bucket.schema(name, ts(tick), f"ALTER TABLE `{name[5:]}` ADD COLUMN `more` INT", ALTER, WIDER)
     world.bucket.metadata(ts(20))
@@ -212,33 +202,9 @@ def test_no_more_statements_in_parallel_than_workers() -> None:
         for work in list(works):
             works.remove(work)
             work()
-        if rounds == 4:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=4)
     assert (most[:2], summary.checkpoint) == ([WORKERS, 2], ts(20))
-
-
-def test_a_create_of_one_version_begins_once_its_database_is_there() -> None:
-    """Statements of one version run one after another even where workers are free."""
-    world = World()
-    world.bucket.schema("late", ts(4), "CREATE DATABASE `late`", 1, ())
-    world.bucket.schema("late.t", ts(4), "CREATE TABLE `t` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE_TABLE)
-    world.bucket.metadata(ts(5))
-    works = held(world)
-
-    at_once: list[int] = []
-
-    def act(rounds: int) -> None:
-        at_once.append(len(works))
-        if works:
-            works.popleft()()
-        if rounds == 6:
-            world.stop.requested.set()
-
-    assert running(world, act).checkpoint == ts(5)
-    assert max(at_once) == 1
-    assert sum(at_once) == 2
 
 
 def test_what_came_late_and_was_decided_about_runs_with_its_table_standing_still(world: World) -> None:
@@ -247,22 +213,18 @@ def test_what_came_late_and_was_decided_about_runs_with_its_table_standing_still
     world.bucket.schema("shop.b", ts(5), "ALTER TABLE `b` COMMENT = 'late'", ALTER)
     late = world.once()
     assert (of(late, "shop.b").state, "arrived after later rows" in of(late, "shop.b").error) == ("halted", True)
-    (identity,) = (i for i, e in world.records.journal.items() if e.state == "failed")
     works = held(world)
 
     def act(rounds: int) -> None:
         if rounds == 1:
             world.bucket.rows("shop.b", 1, row("shop.b", 8, "3", '"three"'), version=ts(5))
             world.bucket.metadata(ts(9))
-            decided = Decision(verb="done", statement="", decided_at="now", decided_by="me")
-            world.records.decisions[identity] = decided
+            answer(world, "done")
         elif rounds == 3:
             assert (len(works), numbers(world, "shop.b")) == (1, ["1", "2"]), "begun, and no row beside it"
             works.popleft()()
-        elif rounds == 5:
-            world.stop.requested.set()
 
-    assert running(world, act).checkpoint == ts(9)
+    assert running(world, act, rounds=5).checkpoint == ts(9)
     assert numbers(world, "shop.b") == ["1", "2", "3"]
 
 
@@ -271,7 +233,6 @@ def test_a_late_statement_that_waits_for_a_lock_is_tried_again(world: World) -> 
     world.once()
     world.bucket.schema("shop.b", ts(5), "TRUNCATE TABLE `b`", 11)
     world.once()
-    (identity,) = (i for i, e in world.records.journal.items() if e.state == "failed")
     busy = [True] * 5  # three times in the first round, two in the next
 
     def tick(where: str) -> None:
@@ -283,16 +244,12 @@ def test_a_late_statement_that_waits_for_a_lock_is_tried_again(world: World) -> 
         if rounds == 1:
             world.bucket.rows("shop.b", 1, row("shop.b", 8, "3", '"three"'), version=ts(5))
             world.bucket.metadata(ts(9))
-            world.records.decisions[identity] = Decision(
-                verb="replace", statement="TRUNCATE TABLE `b`", decided_at="now", decided_by="me"
-            )
+            answer(world, "replace", "TRUNCATE TABLE `b`")
             world.tick = tick
         elif rounds == 2:
             assert (len(busy), numbers(world, "shop.b")) == (2, ["1", "2"])
-        elif rounds == 4:
-            world.stop.requested.set()
 
-    assert running(world, act).checkpoint == ts(9)
+    assert running(world, act, rounds=4).checkpoint == ts(9)
     assert (busy, numbers(world, "shop.b")) == ([], ["3"])
 
 
@@ -302,10 +259,8 @@ def test_a_statement_whose_file_vanished_before_it_ran(world: World) -> None:
     written = world.bucket.schema("shop.b", ts(8), "TRUNCATE TABLE `b`", 11)
     world.once()
     world.bucket.storage.delete(str(written.relative_to(world.bucket.root)))
-    world.bucket.metadata(ts(9))
-    assert (world.once().checkpoint, numbers(world, "shop.b")) == (ts(9), [])
-    world.bucket.metadata(ts(10))
-    assert (world.once().ddls, world.records.effects.count("TRUNCATE TABLE `b`")) == (0, 1)
+    assert (world.once(9).checkpoint, numbers(world, "shop.b")) == (ts(9), [])
+    assert (world.once(10).ddls, world.records.effects.count("TRUNCATE TABLE `b`")) == (0, 1)
 
 
 def test_a_halt_beside_a_running_statement_is_not_forgotten(world: World) -> None:
@@ -322,14 +277,11 @@ def test_a_halt_beside_a_running_statement_is_not_forgotten(world: World) -> Non
             world.clock.advance(10_000)
         elif rounds == 5:
             works.popleft()()
-        elif rounds == 7:
-            world.stop.requested.set()
 
-    assert "is missing" in of(running(world, act), "shop.a").error
+    assert "is missing" in of(running(world, act, rounds=7), "shop.a").error
     assert world.records.tables["`shop`.`a`"].follows is False
     world.bucket.rows("shop.a", 2, row("shop.a", 7, "3", '"three"', "3"), version=ts(4))
     world.spawn = in_place
-    world.stop.requested.clear()
     assert world.once().checkpoint == ts(9)
     assert numbers(world, "shop.a") == ["1", "2", "3", "4"]
 
@@ -346,8 +298,7 @@ def test_what_a_statement_stored_outlives_what_its_round_knows(timed: bool) -> N
     world.config = replace(world.config, upstream=world.upstream)
     world.bucket.create("shop.a")
     world.bucket.schema("shop.a", ts(4), "DROP TABLE `a`", 4)
-    world.bucket.metadata(ts(5))
-    world.once()
+    world.once(5)
     world.bucket.schema("shop.a", ts(6), "CREATE TABLE `a` (`id` INT PRIMARY KEY, `name` VARCHAR(20))", CREATE_TABLE)
     two = row("shop.a", 7, "2", '"two"') if timed else '"I","a","shop",2,"two"'
     world.bucket.rows("shop.a", 1, two, version=ts(6))
@@ -366,11 +317,9 @@ def test_what_a_statement_stored_outlives_what_its_round_knows(timed: bool) -> N
         if rounds == 1:
             assert not works
             world.tick = fail_once
-        elif rounds == 4:
-            world.stop.requested.set()
 
     world.tick = end_before_a_save
-    summary = running(world, act)
+    summary = running(world, act, rounds=4)
     assert (faults, summary.halted, summary.checkpoint) == ([], (), ts(8))
     assert numbers(world, "shop.a") == ["2"]
 

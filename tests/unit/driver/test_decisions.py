@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
+from typing import Literal
 
 import pytest
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.remedies import ddl_command
-from storage_consumer.errors import TargetBusy
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.ports import Decision
 from storage_consumer.rows.fitting import TargetTable
 from tests.contract.state_rigs import statement
 from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.unit.deciding import answer, failed
 from tests.unit.driving import World, of, running
 
 ALTER = 5
@@ -35,18 +34,6 @@ def world() -> World:
     return found
 
 
-def refused(world: World) -> DdlId:
-    """The identity of the statement that stopped its table."""
-    (identity,) = (i for i, entry in world.records.journal.items() if entry.state == "failed")
-    return identity
-
-
-def decide(world: World, verb: str, sql: str = "", at: str = "1") -> None:
-    """Write a decision as the command does."""
-    made = Decision(verb=verb, statement=sql, decided_at=at, decided_by="op")  # type: ignore[arg-type] # the test's words
-    world.records.decisions[refused(world)] = made
-
-
 def test_message_holds_the_ways_on(world: World) -> None:
     """The error of the halted table holds the commands, complete but for the secrets (D13)."""
     error = of(world.once(), "shop.a").error
@@ -57,7 +44,7 @@ def test_message_holds_the_ways_on(world: World) -> None:
 
 
 @pytest.mark.parametrize(("verb", "sql", "state"), [("replace", REPLACEMENT, "done"), ("done", "", "done")])
-def test_obeyed_while_it_runs(world: World, verb: str, sql: str, state: str) -> None:
+def test_obeyed_while_it_runs(world: World, verb: Literal["done", "replace"], sql: str, state: str) -> None:
     """The table stands still while the others go on; after a decision it goes on at the next round, without a restart."""
     seen: list[list[str]] = []
 
@@ -66,12 +53,10 @@ def test_obeyed_while_it_runs(world: World, verb: str, sql: str, state: str) -> 
         if rounds == 2:
             if verb == "done":
                 world.records.structures.update(_altered(world))
-            decide(world, verb, sql)
-        if rounds == 4:
-            world.stop.requested.set()
+            answer(world, verb, sql)
 
     identity = None
-    summary = running(world, act)
+    summary = running(world, act, rounds=4)
     identity = next(i for i in world.records.journal if i[1] == ts(4))
     assert seen == [["1"], ["1"], ["1", "2"], ["1", "2"]]
     assert summary.halted == ()
@@ -85,8 +70,7 @@ def _altered(world: World) -> dict[TableName, TargetTable]:
     other = World()
     other.bucket.create("shop.a")
     other.bucket.schema("shop.a", ts(4), REPLACEMENT, ALTER, WIDER)
-    other.bucket.metadata(ts(6))
-    other.once()
+    other.once(6)
     names = {name for name in world.records.structures if name.table == "a"}
     return {name: table for name, table in other.records.structures.items() if name in names}
 
@@ -94,8 +78,8 @@ def _altered(world: World) -> dict[TableName, TargetTable]:
 def test_skipped_at_the_next_start(world: World) -> None:
     """A statement that is not to run is passed over by a new process; its journal says who decided."""
     world.once()
-    identity = refused(world)
-    decide(world, "skip")
+    identity = failed(world)
+    answer(world, "skip")
     summary = world.once()
     assert world.records.journal[identity].state == "skipped"
     assert "lacks" in of(summary, "shop.a").error or "column" in of(summary, "shop.a").error
@@ -109,67 +93,20 @@ def test_replacement_that_is_refused_too(world: World) -> None:
     def act(rounds: int) -> None:
         tries.append(world.records.journal[identity()].note.count("error"))
         if rounds == 1:
-            decide(world, "replace", "ALTER TABLE `a` NONSENSE")
+            answer(world, "replace", "ALTER TABLE `a` NONSENSE")
         if rounds == 3:
-            decide(world, "replace", REPLACEMENT, at="2")
-        if rounds == 5:
-            world.stop.requested.set()
+            answer(world, "replace", REPLACEMENT)
 
     def identity() -> DdlId:
         return next(i for i in world.records.journal if i[1] == ts(4))
 
     calls: list[str] = []
     world.tick = calls.append
-    running(world, act)
+    running(world, act, rounds=5)
     assert world.records.journal[identity()].state == "done"
     assert (
         calls.count("before MemoryTarget.execute_ddl") == 3 + 3
     )  # what made the tables; the original and two replacements
-
-
-def test_late_statement_is_resolved_by_a_decision(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """A statement that turned up behind rows of its table stops it until it is decided about, and no restart asks again."""
-    world = World()
-    world.bucket.create("shop.a")
-    world.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'))
-    world.bucket.metadata(ts(6))
-    world.once()
-    world.bucket.schema("shop.a", ts(3), REPLACEMENT, ALTER, WIDER)
-    halted = of(world.once(), "shop.a")
-    assert "arrived after later rows" in halted.error
-    assert f"storage-consumer ddl skip --table shop.a --version {ts(3)}" in halted.error
-    decide(world, "skip")
-    caplog.clear()
-    with caplog.at_level(logging.INFO):
-        assert world.once().halted == ()
-    said = [record.getMessage().split()[0] for record in caplog.records]
-    assert ("table_halted" in said, "table_resumed" in said) == (False, True)
-    assert world.once().halted == ()
-
-
-def test_locks_of_others_let_the_table_wait(world: World) -> None:
-    """A statement that others keep from running lets its table wait in this round; the next one tries again."""
-    world = World()
-    world.bucket.create("shop.a", "shop.b")
-    world.bucket.metadata(ts(3))
-    refusals = 0
-
-    def tick(call: str) -> None:
-        nonlocal refusals
-        if call == "before MemoryTarget.execute_ddl" and len(world.records.effects) == 1 and refusals < 3:
-            refusals += 1
-            raise TargetBusy("error 1205: Lock wait timeout exceeded")
-
-    world.tick = tick
-    service = world.service()
-    first = service.run_once(world.stop)
-    waiting = [t for t in first.tables if t.state == "waiting"]
-    assert [t.table for t in waiting] == ["shop.a"]
-    assert "waits for locks that others hold" in waiting[0].error
-    assert len(world.records.effects) == 2
-    second = service.run_once(world.stop)
-    service.close()
-    assert (second.halted, len(world.records.effects), second.checkpoint) == ((), 3, ts(3))
 
 
 def test_vanished_schema_file(world: World) -> None:
@@ -177,13 +114,11 @@ def test_vanished_schema_file(world: World) -> None:
     world = World()
     world.bucket.create("shop.a")
     world.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'))
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     for path in [path for path in world.bucket.storage._objects if path.startswith("shop/a/meta/")]:
         world.bucket.storage.delete(path)
     world.bucket.rows("shop.a", 2, row("shop.a", 5, "2", '"two"'))
-    world.bucket.metadata(ts(6))
-    summary = world.once()
+    summary = world.once(6)
     assert (summary.halted, summary.checkpoint) == ((), ts(6))
     assert [r["id"] for r in world.rows("shop.a")] == ["1", "2"]
 

@@ -13,8 +13,7 @@ from storage_consumer.config.settings import Selecting
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import tso_time
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
-from tests.unit.driver.test_requested_loads import killed_at
-from tests.unit.driving import World, numbers, one_table, running
+from tests.unit.driving import World, killed_at, numbers, one_table, running
 
 PLAIN = tuple(one | {"ColumnIsPk": "false"} for one in ID_NAME)
 TABLES = ("shop.a", "shop.k")
@@ -63,10 +62,8 @@ def test_index_ahead_of_its_file() -> None:
             world.bucket.metadata(ts(9))
         elif rounds == 6:
             world.bucket.write(path, whole)
-        elif rounds == 7:
-            world.stop.requested.set()
 
-    assert running(world, act).checkpoint == ts(9)
+    assert running(world, act, rounds=7).checkpoint == ts(9)
     assert seen == [["1"]] * 6 + [["1", "2", "3"]]
 
 
@@ -76,8 +73,7 @@ def test_index_that_lags() -> None:
     index(world, 1)
     for number in (2, 3, 4):
         world.bucket.rows("shop.a", number, row("shop.a", 2 + number, str(number), '"more"'))
-    world.bucket.metadata(ts(9))
-    assert (world.once().checkpoint, numbers(world, "shop.a")) == (ts(9), ["1", "2", "3", "4"])
+    assert (world.once(9).checkpoint, numbers(world, "shop.a")) == (ts(9), ["1", "2", "3", "4"])
 
 
 # files that are written again
@@ -90,8 +86,7 @@ def test_content_under_a_used_name(world: World, table: str, *, applied: bool, k
     """A file that TiCDC writes anew counts by what is in it now; what was applied of it before stays, once (C2, C3)."""
     old, new = row(table, 2, "1", '"one"'), row(table, 5, "2", '"two"')
     world.bucket.rows(table, 1, old)
-    world.bucket.metadata(ts(3) if applied else ts(1))
-    world.once()
+    world.once(3) if applied else ts(1)
     world.bucket.rows(table, 1, *([old] if kept else []), new)
     world.bucket.metadata(ts(9))
     assert [(summary.halted, summary.checkpoint) for summary in (world.once(), world.once())] == [((), ts(9))] * 2
@@ -104,11 +99,9 @@ def test_rows_again_in_the_next_file(world: World, table: str, *, applied: bool)
     """What a TiCDC that crashed writes once more into its next file counts once, equal rows without a key too (C3)."""
     first = [row(table, 2, "1", '"one"'), row(table, 3, "2", '"two"')]
     world.bucket.rows(table, 1, *first)
-    world.bucket.metadata(ts(3) if applied else ts(1))
-    world.once()
+    world.once(3) if applied else ts(1)
     world.bucket.rows(table, 2, *first, row(table, 5, "3", '"three"'))
-    world.bucket.metadata(ts(9))
-    assert world.once().halted == ()
+    assert world.once(9).halted == ()
     assert names(world, table) == ["one", "three", "two"]
 
 
@@ -116,20 +109,17 @@ def test_new_changefeed_under_a_used_prefix(world: World) -> None:
     """A changefeed that starts anew from an earlier point brings rows and ``metadata`` again: nothing goes back or doubles (O7)."""
     for table in TABLES:
         world.bucket.rows(table, 1, row(table, 2, "1", '"one"'), row(table, 4, "1", '"uno"', operation="I"))
-    world.bucket.metadata(ts(6))
-    world.once()
+    world.once(6)
     before = {table: names(world, table) for table in TABLES}
     for table in TABLES:
         world.bucket.rows(table, 1, row(table, 2, "1", '"one"'))
         world.bucket.rows(table, 2, row(table, 4, "1", '"uno"', operation="I"))
-    world.bucket.metadata(ts(3))
-    summary = world.once()
+    summary = world.once(3)
     assert (summary.halted, summary.checkpoint) == ((), ts(6))
     assert {table: names(world, table) for table in TABLES} == before
     for table in TABLES:
         world.bucket.rows(table, 3, row(table, 8, "2", '"two"'))
-    world.bucket.metadata(ts(9))
-    assert (world.once().checkpoint, names(world, "shop.k")) == (ts(9), ["one", "two", "uno"])
+    assert (world.once(9).checkpoint, names(world, "shop.k")) == (ts(9), ["one", "two", "uno"])
 
 
 @pytest.mark.parametrize("restarted", [True, False])
@@ -191,8 +181,7 @@ def test_dates_that_run_back(world: World, table: str, dates: tuple[str, ...]) -
         (row(table, 6, "1", '"two"', operation="D"), row(table, 6, "1", '"three"')),
     )
     put(world, table, *(Piece(folder=date, rows=rows) for date, rows in zip(dates, changes, strict=True)))
-    world.bucket.metadata(ts(9))
-    assert world.once().halted == ()
+    assert world.once(9).halted == ()
     assert names(world, table) == ["three"]
 
 
@@ -210,11 +199,9 @@ def test_earlier_rows_in_a_later_file(world: World) -> None:
                 Piece(folder=f"{partition}/2026-11-21", rows=(later,), version=version, number=1),
                 Piece(folder=f"{partition}/2026-11-21", rows=(earlier, other), version=version, number=2),
             )
-    world.bucket.metadata(ts(6))
-    world.once()
+    world.once(6)
     assert names(world, "shop.a") == ["alone", "alone", "second", "second"]
-    world.bucket.metadata(ts(20))
-    assert world.once().halted == ()
+    assert world.once(20).halted == ()
     assert {values["id"]: values["name"] for values in world.rows("shop.a")} == {
         **{f"8{partition}": "second" for partition in ("101", "102")},
         **{f"8{partition}9": "alone" for partition in ("101", "102")},
@@ -282,10 +269,8 @@ def test_file_that_expired_before_it_was_applied() -> None:
 
     def act(rounds: int) -> None:
         world.clock.advance(50)
-        if rounds == 3:
-            world.stop.requested.set()
 
-    (halted,) = running(world, act).halted
+    (halted,) = running(world, act, rounds=3).halted
     assert "file number 2" in halted.error
     assert "data was lost at the source" in halted.error
     assert numbers(world, "shop.a") == ["1"]
@@ -311,8 +296,7 @@ def test_a_file_that_was_read_and_went_with_rows_that_were_not_due(*, later: int
         world.bucket.write(path.as_posix(), world.bucket.text(row("shop.a", 9, "3", '"three"')) + "\r\n")
     (waits,) = without(world, second).waiting
     assert "waits for file number 2 in shop/a/" in waits.error
-    world.bucket.metadata(ts(9))
-    (waits,) = world.once().waiting
+    (waits,) = world.once(9).waiting
     assert (waits.checkpoint, numbers(world, "shop.a")) == (ts(3), ["1"])
     assert world.records.storage_checkpoint == ts(9)
     world.bucket.rows("shop.a", 2, row("shop.a", 8, "2", '"two"'))
@@ -352,17 +336,14 @@ def test_applied_files_of_another_index_width_expire(kept: Sequence[int]) -> Non
     for number in (1, 2):
         text = world.bucket.text(row("shop.a", number + 1, str(number), '"x"'))
         world.bucket.write(f"{folder}/CDC{number:06d}.csv", f"{text}\r\n")
-    world.bucket.metadata(ts(4))
-    world.once()
+    world.once(4)
     world.bucket.rows("shop.a", 3, row("shop.a", 8, "3", '"x"'))
     world.once()
-    world.bucket.metadata(ts(9))
-    world.once()
+    world.once(9)
     for path in list(world.bucket.storage._objects):
         if path.startswith(f"{folder}/CDC") and int(path[-8:-4]) not in kept:
             world.bucket.storage.delete(path)
-    world.bucket.metadata(ts(12))
-    assert world.once().checkpoint == ts(12)
+    assert world.once(12).checkpoint == ts(12)
     assert numbers(world, "shop.a") == ["1", "2", "3"]
 
 
@@ -370,8 +351,7 @@ def test_a_folder_without_a_schema_file_that_is_moved_away() -> None:
     """Nothing shows that the changefeed wrote it, so the next start does not miss its files."""
     world = one_table()
     stray = world.bucket.rows("shop.a", 1, row("shop.a", 4, "9", '"odd"'), version=ts(4))
-    world.bucket.metadata(ts(9))
-    (waits,) = world.once().waiting
+    (waits,) = world.once(9).waiting
     assert "move it out of the bucket" in waits.error
     assert without(world, stray).checkpoint == ts(9)
 
@@ -384,15 +364,13 @@ def test_a_table_that_is_left_out_from_now_on_and_removed() -> None:
         if path.startswith("shop/a/"):
             world.bucket.storage.delete(path)
     world.config = replace(world.config, selecting=Selecting(rules=("shop.*", "!shop.a")))
-    world.bucket.metadata(ts(9))
-    assert world.once().checkpoint == ts(9)
+    assert world.once(9).checkpoint == ts(9)
 
 
 def test_a_file_that_comes_again_after_a_statement_that_ended_with_its_process(world: World) -> None:
     """The target has the new column already, and the journal knows the statement as sent: the repeated rows of before it fit all the same."""
     world.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'), row("shop.a", 3, "2", '"two"'))
-    world.bucket.metadata(ts(5))
-    world.once()
+    world.once(5)
     columns = (*ID_NAME, column("more", "INT"))
     world.bucket.schema("shop.a", ts(6), "ALTER TABLE `a` ADD COLUMN `more` INT", 5, columns)
     world.bucket.metadata(ts(8))

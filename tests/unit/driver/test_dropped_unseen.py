@@ -28,11 +28,9 @@ def dropped(*, applied: bool) -> World:
         world.once()
     take(world, *RULES)
     world.bucket.rows("shop.a", 2, row("shop.a", 5, "2", '"two"'))
-    world.bucket.metadata(ts(6))
-    world.once()
+    world.once(6)
     world.bucket.schema("shop.a", ts(7), "DROP TABLE `a`", DROP)
-    world.bucket.metadata(ts(8))
-    world.once()
+    world.once(8)
     return world
 
 
@@ -50,8 +48,7 @@ def test_a_table_of_which_the_target_has_nothing_goes_on(gone: tuple[int, ...]) 
     for number in gone:
         world.bucket.storage.delete(world.bucket.file("shop.a", number).relative_to("/bucket").as_posix())
     take(world)
-    world.bucket.metadata(ts(10))
-    summary = world.once()
+    summary = world.once(10)
     assert (summary.halted, summary.checkpoint) == ((), ts(10))
     assert world.records.tables["`shop`.`a`"].state == "dropped"
     created_again(world, 12)
@@ -85,8 +82,7 @@ def test_a_table_that_was_created_again_while_it_was_left_out_lacks_rows() -> No
     created_again(world, 9)
     world.once()
     take(world)
-    world.bucket.metadata(ts(15))
-    assert "its earlier rows are missing" in of(world.once(), "shop.a").error
+    assert "its earlier rows are missing" in of(world.once(15), "shop.a").error
     assert numbers(world, "shop.a") == []
 
 
@@ -94,8 +90,6 @@ def test_a_table_whose_name_was_given_to_another_lacks_rows() -> None:
     """A rename that gave the name back after the DROP was passed over too."""
     world = dropped(applied=False)
     world.bucket.schema("shop.a", ts(9), "RENAME TABLE `shop`.`b` TO `shop`.`a`", 14)
-    world.bucket.metadata(ts(10))
-    world.once()
+    world.once(10)
     take(world)
-    world.bucket.metadata(ts(15))
-    assert "its earlier rows are missing" in of(world.once(), "shop.a").error
+    assert "its earlier rows are missing" in of(world.once(15), "shop.a").error

@@ -9,7 +9,8 @@ import pytest
 from storage_consumer.config.settings import Selecting
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import names_in
-from tests.unit.driver.test_requested_loads import decide, feed
+from tests.unit.deciding import decide
+from tests.unit.driver.test_requested_loads import feed
 from tests.unit.driving import of
 
 
@@ -26,8 +27,7 @@ def test_a_copy_that_may_lack_the_rows_of_an_expired_file(how: str) -> None:
     world.once()
     world.bucket.rows("shop.a", 2, row("shop.a", 11, "1", '"copy"'))
     world.bucket.rows("shop.a", 3, row("shop.a", 12, "2", '"copy"'))
-    world.bucket.metadata(ts(13))
-    world.once()
+    world.once(13)
     world.bucket.storage.delete(world.bucket.file("shop.a", 2).relative_to("/bucket").as_posix())
     world.bucket.rows("shop.a", 4, row("shop.a", 16, "3", '"new"'))
     if how == "filter":

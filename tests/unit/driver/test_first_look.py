@@ -12,9 +12,8 @@ import pytest
 
 from storage_consumer.bucket.inspector import likely_places
 from storage_consumer.bucket.storage import Storage
-from storage_consumer.bucket.stores import open_storage
 from storage_consumer.cli.endings import ExitCode, answered
-from storage_consumer.config.settings import Secrets, Tuning, Upstream
+from storage_consumer.config.settings import Tuning, Upstream
 from storage_consumer.driver.service import wait_for_metadata
 from storage_consumer.errors import NoMetadata, StorageUnavailable
 from tests.harness.twins.storage import FakeClock, MemoryStorage
@@ -141,9 +140,3 @@ def test_inspect_of_an_empty_and_a_foreign_folder(tmp_path: Path) -> None:
     assert "there is no object at all" in look(tmp_path)[0]
     (tmp_path / "holiday.jpg").write_bytes(b"x")
     assert "none of the 1 objects is one that TiCDC writes" in look(tmp_path)[0]
-
-
-def test_an_upstream_of_secrets_is_opened_with_them(tmp_path: Path) -> None:
-    """The real storage of a local folder is asked like the twin."""
-    upstream = Upstream(scheme="file", root=str(tmp_path), protocol="csv")
-    assert likely_places(upstream, lambda near: open_storage(near, Secrets())) == ()

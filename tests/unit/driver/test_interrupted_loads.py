@@ -12,9 +12,10 @@ from storage_consumer.plan.journal_entry import STARTED
 from storage_consumer.plan.loads import LoadPhase
 from tests.harness.small_bucket import ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in
+from tests.unit.deciding import decide
 from tests.unit.driver.test_loads import ONE, TWO
-from tests.unit.driver.test_requested_loads import RENAME, A, catching_up, decide, feed, killed_at, phase
-from tests.unit.driving import World, numbers
+from tests.unit.driver.test_requested_loads import RENAME, A, catching_up, feed, phase
+from tests.unit.driving import World, killed_at, numbers
 
 TO_DEPOT = Selecting(routes=(Route(matcher=("shop.*",), target_schema="depot", target_table="{table}"),))
 WITHOUT_A = Selecting(rules=("*.*", "!shop.a"))
@@ -74,8 +75,7 @@ def test_a_drop_whose_end_nobody_recorded_is_settled() -> None:
     world.request("shop.a", replaces=True)
     killed_at(world, "after MemoryTarget.execute_ddl")
     assert STARTED in {entry.state for entry in world.records.journal.values()}
-    world.bucket.metadata(ts(20))
-    assert not world.once().halted
+    assert not world.once(20).halted
     assert STARTED not in {entry.state for entry in world.records.journal.values()}
     assert phase(world) == LoadPhase.DONE
 
@@ -109,8 +109,7 @@ def test_what_was_told_does_not_fall_with_a_filter_that_leaves_out_a_table_in_it
     """What is stored of it is from before the load."""
     world = feed()
     world.once()
-    world.bucket.metadata(ts(20))
-    world.once()
+    world.once(20)
     world.bucket.metadata(ts(30))
     world.copy = MemoryCopy(snapshot=ts(25))
     world.copy.add("shop.a", [ONE], [TWO])
@@ -147,8 +146,7 @@ def test_a_pause_outlasts_a_rename_that_the_copy_holds() -> None:
         assert [each.table for each in world.once().paused] == ["shop.a"]
         assert phase(world) == LoadPhase.LOADING
     world.bucket.schema("shop.a", ts(5), "RENAME TABLE `shop`.`b` TO `shop`.`a`", RENAME)
-    world.bucket.metadata(ts(7))
-    assert [each.table for each in world.once().paused] == ["shop.a"]
+    assert [each.table for each in world.once(7).paused] == ["shop.a"]
     decide(world, "resume")
     assert not world.once().halted
     assert numbers(world, "shop.a") == ["1", "2"]

@@ -9,11 +9,12 @@ import pytest
 from storage_consumer.config.settings import Selecting
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table_decisions import TableDecision, shown_state
+from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import WithCopies, names_in
+from tests.unit.deciding import decide
 from tests.unit.driver.test_loads import DROP_TABLE, ONE, shop
 from tests.unit.driving import numbers, of
 
@@ -110,10 +111,7 @@ def test_a_table_that_got_a_copy_by_hand_goes_on() -> None:
     world.bucket.create("shop.lacking", at=1)
     world.bucket.rows("shop.lacking", 1, row("shop.lacking", 8, "2", '"new"'))
     assert world.once().halted
-    key = key_of(NAME)
-    world.records.table_decisions[key] = TableDecision(
-        table_key=key, verb="reload-done", at=ts(7), decided_at="now", decided_by="me"
-    )
+    decide(world, "reload-done", ts(7), table="lacking")
     make(world)
     for _ in range(2):
         assert not world.once().halted

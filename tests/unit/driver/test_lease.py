@@ -14,7 +14,6 @@ from storage_consumer.errors import (
     ConfigError,
     LeaseHeld,
     LeaseLost,
-    NotTheWriter,
     StateGone,
     StorageConsumerError,
     TargetUnavailable,
@@ -147,11 +146,7 @@ def test_stop_while_standing_by(world: World) -> None:
     """Told to stop, a process that stands by ends without a word to the state."""
     MemoryState(world.records, world.clock).lease.acquire("host|other", 10_000)
 
-    def act(rounds: int) -> None:
-        if rounds == 3:
-            world.stop.requested.set()
-
-    assert running(world, act) == RoundSummary()
+    assert running(world, rounds=3) == RoundSummary()
     assert world.records.holder == "host|other"
 
 
@@ -214,13 +209,6 @@ def test_holders_are_named_readably(world: World, caplog: pytest.LogCaptureFixtu
     with pytest.raises(LeaseHeld, match="this target: host db1, pid 4711, since 2026-01-31T10:00:00Z"):
         world.once()
     assert 'lease_waiting holder="host db1, pid 4711, since 2026-01-31T10:00:00Z"' in caplog.text
-
-
-def test_never_had_and_lost() -> None:
-    """A lease that could not be got was not lost; for both the program leaves the target to another."""
-    assert not issubclass(LeaseHeld, LeaseLost)
-    assert issubclass(LeaseHeld, NotTheWriter)
-    assert issubclass(LeaseLost, NotTheWriter)
 
 
 class Script:

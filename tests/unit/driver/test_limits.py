@@ -13,7 +13,6 @@ from storage_consumer.config.settings import Limits
 from storage_consumer.driver import ledger
 from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import ID_NAME, column, row, ts
-from tests.unit.deciding import decide
 from tests.unit.driving import World, numbers, of, running, two_tables
 
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
@@ -172,8 +171,7 @@ def test_the_table_that_is_furthest_behind_comes_first() -> None:
     for number in range(2, 8):
         for table in ("shop.a", "shop.b"):
             world.bucket.rows(table, number, row(table, 2 * number, str(number), '"x"'))
-        world.bucket.metadata(ts(2 * number + 1))
-        world.once()
+        world.once(2 * number + 1)
     assert min(len(numbers(world, table)) for table in ("shop.a", "shop.b")) >= 5
 
 
@@ -196,20 +194,6 @@ def test_a_round_that_is_done_did_not_end_early() -> None:
     """A limit that is reached together with the end changes nothing."""
     world = limited(two_tables(), max_files=2)
     assert world.once().ended_early == ""
-
-
-def test_paused_tables_are_told_apart() -> None:
-    """A paused table is shown as paused, with who, since when and the way on; it does not count as halted."""
-    world = two_tables()
-    world.once()
-    decide(world, "pause")
-    world.bucket.rows("shop.b", 2, row("shop.b", 5, "2", '"2"'))
-    world.bucket.metadata(ts(9))
-    summary = world.once()
-    assert (summary.halted, [table.table for table in summary.paused]) == ((), ["shop.a"])
-    assert "paused by op since" in summary.paused[0].error
-    assert "table resume" in summary.paused[0].error
-    assert summary.checkpoint < summary.checkpoint_running
 
 
 def test_earlier_run_that_may_have_been_interrupted(caplog: pytest.LogCaptureFixture) -> None:

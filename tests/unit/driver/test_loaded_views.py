@@ -16,7 +16,8 @@ from storage_consumer.rows.fitting import TargetTable
 from tests.harness.small_bucket import ts
 from tests.unit.copying import MemoryCopy, WithCopies
 from tests.unit.driver.test_loads import ONE
-from tests.unit.driver.test_requested_loads import A, feed, killed_at, phase
+from tests.unit.driver.test_requested_loads import A, feed, phase
+from tests.unit.driving import killed_at
 
 NAME = TableName(schema="shop", table="a")
 VIEW = "CREATE ALGORITHM=UNDEFINED VIEW `shop`.`a` AS SELECT `id` FROM `shop`.`b`"

@@ -18,11 +18,11 @@ from storage_consumer.errors import ConfigError, ExportRefused
 from storage_consumer.model import TableColumn
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.table_decisions import TableDecision
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.harness.twins.state import MemoryState
-from tests.unit.copying import COLUMNS, KEYLESS, URI, MemoryCopy, WithCopies, names_in
-from tests.unit.driving import numbers, of
+from tests.unit.copying import COLUMNS, KEYLESS, MemoryCopy, WithCopies, names_in
+from tests.unit.deciding import decide
+from tests.unit.driving import killed_after, killed_at, numbers, of
 
 DROP_TABLE, ALTER_ADD, DROP_COLUMN, TRUNCATE, RENAME, CREATE_VIEW, DROP_VIEW = 4, 5, 6, 11, 14, 21, 24
 LONG = 4
@@ -90,8 +90,7 @@ def test_a_copy_of_the_future_is_refused() -> None:
 def test_a_checkpoint_before_the_copy_is_proof() -> None:
     """A changefeed whose checkpoint is still at the copy cannot have begun after it."""
     world = shop(start_ts=0)
-    world.bucket.metadata(ts(5))
-    world.once()
+    world.once(5)
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy", "3": "copy"}
 
 
@@ -180,8 +179,7 @@ def test_a_table_that_only_the_copy_has_is_loaded() -> None:
     assert numbers(world, "shop.idle") == ["1"]
     world.bucket.schema("shop.idle", ts(1), "", 0)
     world.bucket.rows("shop.idle", 1, row("shop.idle", 12, "2", '"new"'))
-    world.bucket.metadata(ts(13))
-    assert not world.once().halted
+    assert not world.once(13).halted
     assert numbers(world, "shop.idle") == ["1", "2"]
 
 
@@ -200,11 +198,9 @@ def test_a_table_that_was_dropped_before_the_copy_is_not_missed() -> None:
     world = shop()
     world.bucket.schema("shop.gone", ts(2), "", 0)
     world.bucket.rows("shop.gone", 1, row("shop.gone", 3, "1", '"old"'), version=ts(2))
-    world.bucket.metadata(ts(3))
-    assert not world.once().halted
+    assert not world.once(3).halted
     world.bucket.schema("shop.gone", ts(4), "DROP TABLE `gone`", 4)
-    world.bucket.metadata(ts(10))
-    summary = world.once()
+    summary = world.once(10)
     assert not summary.halted
     assert summary.checkpoint == ts(10)
 
@@ -221,33 +217,33 @@ def of_before(*rows: str, at: int, query: str, kind: int) -> WithCopies:
 RENAMED = "RENAME TABLE `shop`.`was` TO `shop`.`is`"
 
 
-@pytest.mark.parametrize("at", [4, 5])
+@pytest.mark.parametrize("at", [4, 5, 7])
 def test_a_table_that_was_gone_by_the_copy_need_not_be_in_it(at: int) -> None:
-    """It was there when the changefeed began, and dropped before the copy was made, or at its TSO."""
+    """It was dropped before the copy was made, at its TSO, or right after it, which the copy may show already."""
     world = of_before(at=at, query="DROP TABLE `shop`.`was`", kind=DROP_TABLE)
     assert not world.once().halted
     assert not world.once().halted
     assert names_in(world, "shop.a")["4"] == "new"
 
 
-def test_a_table_that_had_another_name_by_the_copy_need_not_be_in_it() -> None:
-    """The copy has it by its new name."""
-    world = of_before(at=4, query=RENAMED, kind=RENAME)
+@pytest.mark.parametrize(("at", "between"), [(4, False), (7, True)])
+def test_a_table_that_had_another_name_by_the_copy_need_not_be_in_it(at: int, *, between: bool) -> None:
+    """The copy has it by its new name, also shortly before the RENAME: rows by the old name from before that go there too."""
+    world = of_before(*[row("shop.was", 6, "3", '"between"')] * between, at=at, query=RENAMED, kind=RENAME)
     world.copy.add("shop.is", [ONE])
-    world.bucket.rows("shop.is", 1, row("shop.is", 8, "2", '"new"'), version=ts(4))
+    world.bucket.rows("shop.is", 1, row("shop.is", 8, "2", '"new"'), version=ts(at))
     assert not world.once().halted
-    assert names_in(world, "shop.is") == {"1": "copy", "2": "new"}
+    assert names_in(world, "shop.is") == {"1": "copy", "2": "new"} | ({"3": "between"} if between else {})
+    assert not world.once().halted
 
 
 def test_a_table_is_not_missed_before_the_bucket_shows_what_came_before_the_copy() -> None:
     """While the storage checkpoint is before the copy, a statement may still come that explains why the table is not in it."""
     world = shop()
     world.bucket.schema("shop.was", ts(1), "", 0)
-    world.bucket.metadata(ts(4))
-    assert not world.once().halted
+    assert not world.once(4).halted
     world.bucket.schema("shop.was", ts(5), "DROP TABLE `shop`.`was`", DROP_TABLE)
-    world.bucket.metadata(ts(10))
-    assert not world.once().halted
+    assert not world.once(10).halted
 
 
 def test_a_copy_that_shows_a_rename_already() -> None:
@@ -258,13 +254,6 @@ def test_a_copy_that_shows_a_rename_already() -> None:
     world.bucket.rows("shop.is", 1, row("shop.is", 8, "2", '"new"'), version=ts(7))
     assert not world.once().halted
     assert names_in(world, "shop.is") == {"1": "copy", "2": "new", "3": "between"}
-    assert not world.once().halted
-
-
-def test_a_copy_that_shows_a_drop_already() -> None:
-    """The table is not in the copy, and nothing is missing: the next statement drops it."""
-    world = of_before(at=7, query="DROP TABLE `shop`.`was`", kind=DROP_TABLE)
-    assert not world.once().halted
     assert not world.once().halted
 
 
@@ -299,8 +288,7 @@ def test_views_of_a_bucket_that_is_behind_the_copy(end: str) -> None:
     world = shop()
     view = VIEW.replace("`shop`.`seen`", "`other`.`seen`")
     world.bucket.schema("other.seen", ts(3), view, CREATE_VIEW, (column("id", "UNSPECIFIED"),))
-    world.bucket.metadata(ts(5))
-    assert not world.once().halted
+    assert not world.once(5).halted
     if end:
         place, kind = ("other.seen", DROP_VIEW) if "VIEW" in end else ("other", 2)
         world.bucket.schema(place, ts(5), end, kind, ())
@@ -379,8 +367,7 @@ def test_rows_in_the_target_are_never_mixed_with_a_copy() -> None:
     other = WithCopies(MemoryCopy(snapshot=ts(5)), initial=False)
     other.bucket.create("shop.b")
     other.bucket.rows("shop.b", 1, row("shop.b", 2, "7", '"there"'))
-    other.bucket.metadata(ts(3))
-    other.once()
+    other.once(3)
     world.records.rows, world.records.structures = other.records.rows, other.records.structures
     world.records.databases = other.records.databases
     with pytest.raises(ConfigError, match=r"already has rows in shop\.b"):
@@ -396,8 +383,7 @@ def test_a_requested_load_of_a_paused_table_goes_beside_the_others() -> None:
     world.bucket.create("shop.a", "shop.b")
     world.bucket.rows("shop.a", 1, row("shop.a", 2, "8", '"wrong"'))
     world.bucket.rows("shop.b", 1, row("shop.b", 2, "1", '"one"'))
-    world.bucket.metadata(ts(10))
-    world.once()
+    world.once(10)
     world.bucket.rows("shop.a", 2, row("shop.a", 11, "1", '"older"'), row("shop.a", 14, "1", '"newer"'))
     world.bucket.rows("shop.b", 2, row("shop.b", 15, "2", '"two"'))
     world.bucket.metadata(ts(20))
@@ -425,11 +411,7 @@ def test_a_copy_from_before_what_was_applied_is_refused() -> None:
 def test_another_copy_under_the_same_path_is_refused() -> None:
     """A load that was interrupted goes on with its own copy alone."""
     world = shop()
-    world.tick = Ending("before MemoryLoads.advance")
-    with pytest.raises(Killed):
-        world.killed(lambda service: service.run_once(world.stop))
-    world.tick = str
-    world.clock.advance(100)
+    killed_at(world, "before MemoryLoads.advance")
     world.copy.identity = "two"
     assert "another copy" in of(world.once(), "shop.a").error
 
@@ -447,13 +429,8 @@ def test_a_cancelled_load_takes_nothing_back() -> None:
     """What others were told when the feed began stays, though the bucket is not as far as the copy yet."""
     world = shop()
     world.bucket.metadata(ts(3))
-    world.tick = Ending("before MemoryLoads.finish")
-    with pytest.raises(Killed):
-        world.killed(lambda service: service.run_once(world.stop))
-    world.tick = str
-    world.clock.advance(100)
-    made = TableDecision(table_key="`shop`.`a`", verb="skip", decided_at="1", decided_by="me")
-    world.records.table_decisions["`shop`.`a`"] = made
+    killed_at(world, "before MemoryLoads.finish")
+    decide(world, "skip")
     world.once()
     assert world.records.lowest == ts(5)
 
@@ -465,35 +442,10 @@ def test_a_copy_without_tables_brings_its_databases() -> None:
     world.bucket.schema("shop", ts(3), "CREATE DATABASE `shop`", 1)
     world.bucket.schema("shop.a", ts(7), "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
     world.bucket.metadata(ts(10))
-    world.tick = Ending("before MemoryLoads.begin")
-    with pytest.raises(Killed):
-        world.killed(lambda service: service.run_once(world.stop))
-    world.tick = str
-    world.clock.advance(100)
+    killed_at(world, "before MemoryLoads.begin")
     assert not world.once().halted
     assert world.records.floor == ts(5)
     assert "shop.a" in {str(table.name) for table in world.records.structures.values()}
-
-
-class Killed(BaseException):
-    """The end of a process."""
-
-
-class Ending:
-    """Ends the process at the n-th call of a kind, or at the n-th call of any."""
-
-    def __init__(self, where: str = "", number: int = 1) -> None:
-        """At the `number`-th call whose name is `where`; empty: of any name."""
-        self._where, self._left = where, number
-        self.met = 0
-
-    def __call__(self, where: str) -> None:
-        """Hear of a call."""
-        if not self._where or where == self._where:
-            self._left -= 1
-            self.met += 1
-            if not self._left:
-                raise Killed
 
 
 def interrupted(columns: Sequence[TableColumn], call: int) -> WithCopies | None:
@@ -506,15 +458,10 @@ def interrupted(columns: Sequence[TableColumn], call: int) -> WithCopies | None:
     world.bucket.schema("shop.t", ts(1), "", 0, ID_NAME if columns == COLUMNS else BAG)
     world.bucket.rows("shop.t", 1, row("shop.t", 4, "1", '"old"'), row("shop.t", 8, "6", '"new"'))
     world.bucket.metadata(ts(10))
-    world.tick = Ending(number=call)
-    try:
-        world.killed(lambda service: service.run_once(world.stop))
-    except Killed:
-        world.tick = str
-        world.clock.advance(100)
-        world.once()
-        return world
-    return None
+    if killed_after(world, call) < call:
+        return None
+    world.once()
+    return world
 
 
 @pytest.mark.slow
@@ -526,14 +473,7 @@ def test_a_process_may_end_at_any_call(columns: Sequence[TableColumn]) -> None:
             break
         assert numbers(world, "shop.t") == ["1", "2", "3", "5", "6"], f"after the end at call {call}"
         assert world.records.lowest == ts(10)
-    assert call > 50
-
-
-def test_the_uri_is_that_of_the_copy() -> None:
-    """The state remembers where the copy is."""
-    world = shop()
-    world.once()
-    assert {load.source for load in world.records.loads.values()} == {URI}
+    assert call > 25
 
 
 def test_a_feed_that_begins_late_says_that_a_copy_is_needed(caplog: pytest.LogCaptureFixture) -> None:

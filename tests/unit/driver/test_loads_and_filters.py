@@ -13,9 +13,10 @@ from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in
+from tests.unit.deciding import decide
 from tests.unit.driver.test_loads import ONE, TWO
-from tests.unit.driver.test_requested_loads import A, catching_up, decide, feed, killed_at, phase, refused, reloading
-from tests.unit.driving import numbers, of
+from tests.unit.driver.test_requested_loads import A, catching_up, feed, phase, refused, reloading
+from tests.unit.driving import killed_at, numbers, of
 
 NARROW = Selecting(rules=("*.*", "!shop.a"))
 
@@ -32,8 +33,7 @@ def pass_over(world: WithCopies, tick: int) -> None:
     """Run once with a filter that leaves out shop.a, up to a later tick; the next runs have the former filter."""
     taking = world.config
     world.config = replace(taking, selecting=NARROW)
-    world.bucket.metadata(ts(tick))
-    assert not world.once().loading
+    assert not world.once(tick).loading
     world.config = taking
 
 
@@ -107,8 +107,7 @@ def test_a_table_that_was_left_out_and_that_the_bucket_no_longer_shows() -> None
     """The same without a load: the target lacks what was passed over. It stands still, so an export may take a while, and its state says so."""
     world = left_out_for_a_while()
     for tick in (20, 30):
-        world.bucket.metadata(ts(tick))
-        assert "its earlier rows are missing" in of(world.once(), "shop.a").error
+        assert "its earlier rows are missing" in of(world.once(tick), "shop.a").error
     stored = world.records.tables[A]
     assert (shown_state(stored.state, stored.error), stored.follows) == (TableState.HALTED, False)
     newer_copy(world, 25)
@@ -122,8 +121,7 @@ def test_a_pause_of_a_table_that_was_left_out() -> None:
     decide(world, "pause")
     told = world.records.lowest
     for tick in (30, 40):
-        world.bucket.metadata(ts(tick))
-        assert "its earlier rows are missing" in of(world.once(), "shop.a").error
+        assert "its earlier rows are missing" in of(world.once(tick), "shop.a").error
         assert world.records.lowest >= told
 
 
@@ -149,16 +147,14 @@ def test_an_export_of_a_skipped_table_that_takes_a_while(*, pauses: bool) -> Non
     world = feed()
     world.once()
     decide(world, "skip")
-    world.bucket.metadata(ts(20))
-    world.once()
+    world.once(20)
     if pauses:
         decide(world, "pause")
         world.once()
         stored = world.records.tables[A]
         assert shown_state(stored.state, stored.error) == TableState.HALTED
     world.bucket.rows("shop.a", 2, row("shop.a", 25, "3", '"new"'))
-    world.bucket.metadata(ts(30))
-    world.once()
+    world.once(30)
     newer_copy(world, 22)
     if pauses:
         assert not world.once().halted

@@ -23,8 +23,7 @@ def test_a_long_load_polls_the_bucket_and_does_not_pause() -> None:
     world = WithCopies(copy, initial=False)
     world.bucket.create("shop.a", "shop.b")
     world.bucket.rows("shop.b", 1, row("shop.b", 2, "1", '"one"'))
-    world.bucket.metadata(ts(10))
-    world.once()
+    world.once(10)
     world.request("shop.a", replaces=True)
     world.rate = 1.0
     tick, wait = world.tick, world.clock.wait

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from functools import cache
 from itertools import product
 
 import pytest
@@ -16,7 +14,7 @@ from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.harness.twins.records import TargetRecords
 from tests.harness.twins.target import MemoryTarget
-from tests.unit.driving import World, numbers, of, running
+from tests.unit.driving import Killed, KilledAt, World, numbers, of, running
 
 pytestmark = pytest.mark.slow
 ALTER, ADD_COLUMN = 61, 5
@@ -115,8 +113,8 @@ class History:
 
 
 def test_each_version_once() -> None:
-    """A thousand versions of one table are applied in order, old rows by the old columns; a restart finds nothing left to do."""
-    history = History(1_000, "shop.a")
+    """Many versions of one table are applied in order, old rows by the old columns; a restart finds nothing left to do."""
+    history = History(200, "shop.a")
     history.check_end(history.world.once())
     before = len(history.world.records.effects)
     assert history.world.once().tables == ()
@@ -155,11 +153,8 @@ def test_a_version_that_arrives_spoilt() -> None:
             assert numbers(history.world, "shop.a") == numbers(history.world, "shop.b")
             history.write(60)
             cut.append(spoilt(history, 44))
-        elif rounds == 3:
-            history.world.stop.requested.set()
 
-    stopped = of(running(history.world, act), "shop.a")
-    history.world.stop.requested.clear()
+    stopped = of(running(history.world, act, rounds=3), "shop.a")
     ((path, whole),) = cut
     for error in (stopped.error, of(history.world.once(), "shop.a").error):
         assert path in error
@@ -169,85 +164,7 @@ def test_a_version_that_arrives_spoilt() -> None:
     history.check_end(history.world.once())
 
 
-class Killed(BaseException):
-    """The end of a process, which nothing catches."""
-
-
-class KilledAfter:
-    """Ends a process after the n-th call of a name; counts calls by name."""
-
-    def __init__(self, where: str, number: int) -> None:
-        """`number`: from 1."""
-        self._where, self._number = where, number
-        self.calls: Counter[str] = Counter()
-
-    def __call__(self, where: str) -> None:
-        """Hear of a call."""
-        self.calls[where] += 1
-        if where == self._where and self.calls[where] == self._number:
-            raise Killed
-
-
 VERSIONS = 40
-
-
-@cache
-def calls() -> Counter[str]:
-    """How often a replay makes each call into target, state and job."""
-    history = History(VERSIONS, "shop.a")
-    seen = KilledAfter("", 0)
-    history.world.tick = seen
-    history.world.killed(lambda service: service.run_once(history.world.stop))
-    return seen.calls
-
-
-PHASES = (
-    "after Commenting.database_collation",
-    "after Commenting.describe",
-    "after Commenting.execute_ddl",
-    "after Commenting.existing",
-    "after Commenting.fence_ddl",
-    "after Commenting.fingerprint",
-    "after Commenting.forget",
-    "after Commenting.noted",
-    "after Commenting.remember",
-    "after Commenting.statement_zone",
-    "after DdlRunner.fence",
-    "after DdlRunner.run",
-    "after FencedWriter.write_runs",
-    "after MemoryDecisions.apply_to_tables",
-    "after MemoryDecisions.on_statements",
-    "after MemoryHistory.keep",
-    "after MemoryHistory.known_versions",
-    "after MemoryHistory.unresolved",
-    "after MemoryJournal.entry",
-    "after MemoryJournal.record",
-    "after MemoryLease.acquire",
-    "after MemoryLease.open_window",
-    "after MemoryLoads.requested",
-    "after MemoryPipeline.run",
-    "after MemoryProgress.load",
-    "after MemoryProgress.save",
-    "after MemoryState.open",
-)
-
-
-def test_phases() -> None:
-    """The calls below are all that a replay makes and gets an answer to."""
-    assert sorted(PHASES) == sorted(where for where in calls() if where.startswith("after "))
-
-
-@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("where", PHASES)
-def test_a_restart_in_each_phase(where: str, part: float) -> None:
-    """A process that ends after any call, anywhere in a history, is followed by one that leaves the same end."""
-    history = History(VERSIONS, "shop.a")
-    history.world.tick = KilledAfter(where, max(1, round(part * calls()[where])))
-    with pytest.raises(Killed):
-        history.world.killed(lambda service: service.run_once(history.world.stop))
-    history.world.tick = str
-    history.world.clock.advance(1_000)  # the lease of the process that is gone runs out
-    history.check_end(history.world.once())
 
 
 def test_processes_that_end_again_and_again() -> None:
@@ -255,8 +172,7 @@ def test_processes_that_end_again_and_again() -> None:
     history = History(VERSIONS, "shop.a")
     processes = 0
     while True:
-        ends_after = KilledAfter("after MemoryProgress.save", 2)
-        history.world.tick = ends_after
+        history.world.tick = KilledAt(2, "after MemoryProgress.save")
         processes += 1
         try:
             history.world.killed(lambda service: service.run_once(history.world.stop))

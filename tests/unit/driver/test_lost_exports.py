@@ -16,8 +16,8 @@ from storage_consumer.plan.loads import LoadPhase
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in
 from tests.unit.driver.test_loads import ONE
-from tests.unit.driver.test_requested_loads import A, feed, killed_at, phase, reloading
-from tests.unit.driving import numbers, of, running
+from tests.unit.driver.test_requested_loads import A, feed, phase, reloading
+from tests.unit.driving import killed_at, numbers, of, running
 
 
 def lose(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> list[str]:
@@ -92,7 +92,6 @@ def test_a_request_whose_store_does_not_answer(monkeypatch: pytest.MonkeyPatch) 
         assert (phase(world), world.records.loads[A].error) == (LoadPhase.REQUESTED, "no route to host")
         assert 1 <= looks[3] < looks[-1] < len(looks)
     world.clock.advance(LOOK_AGAIN)
-    world.stop.requested.clear()
     assert not world.once().halted
     assert phase(world) == LoadPhase.REFUSED, "by then the table was beyond the copy"
 
@@ -112,10 +111,8 @@ def test_a_request_that_is_looked_at_again_costs_nothing_but_that(
             world.request("shop.a", replaces=True)
             world.tick = reads.append
         world.clock.advance(LOOK_AGAIN)
-        if number == 9:
-            world.stop.requested.set()
 
-    running(world, act)
+    running(world, act, rounds=9)
     assert len(asked) >= 5
     assert sum(each == "before MemoryProgress.load" for each in reads) == 1
     assert caplog.text.count("load_waits") == 1
@@ -159,11 +156,7 @@ def test_a_request_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatc
         world.once()
     lose(monkeypatch, ExportRefused("there is no export"))
 
-    def act(number: int) -> None:
-        if number == 3:
-            world.stop.requested.set()
-
-    running(world, act)
+    running(world, rounds=3)
     assert phase(world) == LoadPhase.REFUSED
     assert numbers(world, "shop.b") == ["1"]
 
@@ -181,11 +174,7 @@ def test_an_attempt_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(MemoryCopy, "open", fail)
 
-    def act(number: int) -> None:
-        if number == 4:
-            world.stop.requested.set()
-
-    running(world, act)
+    running(world, rounds=4)
     assert len(asked) == 1
 
 
@@ -196,8 +185,7 @@ def test_a_load_that_waits_for_a_statement(caplog: pytest.LogCaptureFixture) -> 
     copy.add("shop.a", [ONE])
     world = WithCopies(copy, initial=False)
     world.bucket.create("shop.a", "shop.b")
-    world.bucket.metadata(ts(10))
-    world.once()
+    world.once(10)
     world.bucket.schema("shop.b", ts(11), "ALTER TABLE `b` ADD COLUMN `a` INT", 5, (*ID_NAME, column("a", "INT")))
     world.bucket.metadata(ts(14))
     reads: list[str] = []
@@ -210,10 +198,8 @@ def test_a_load_that_waits_for_a_statement(caplog: pytest.LogCaptureFixture) -> 
             )
             world.request("shop.a", replaces=True)
             world.tick = reads.append
-        if number == 12:
-            world.stop.requested.set()
 
-    running(world, act)
+    running(world, act, rounds=12)
     assert sum(each == "before MemoryProgress.load" for each in reads) <= 1
     assert caplog.text.count("load_waits") <= 1
     assert world.records.loads[A].phase == LoadPhase.REQUESTED

@@ -71,8 +71,7 @@ def test_hold_of_a_table_that_is_gone_ends_with_it() -> None:
     world.once()
     decide(world, "pause", table="a")
     world.bucket.schema("shop.c", ts(8), "RENAME TABLE `shop`.`a` TO `shop`.`c`", RENAME)
-    world.bucket.metadata(ts(13))
-    world.once()
+    world.once(13)
     decide(world, "pause", table="c")
     world.once()
     copied(world, "1", table="c")
@@ -87,14 +86,12 @@ def swapped() -> World:
     world = two_tables()
     world.once()
     decide(world, "pause")
-    world.bucket.metadata(ts(7))
-    world.once()
+    world.once(7)
     for table, old, new in (("shop.a", "b", "a"), ("shop.b", "tmp", "b"), ("shop.tmp", "a", "tmp")):
         world.bucket.schema(table, ts(8), f"RENAME TABLE `shop`.`{old}` TO `shop`.`{new}`", RENAME)
     for table, key in (("shop.a", "51"), ("shop.b", "52")):
         world.bucket.rows(table, 1, row(table, 12, key, '"later"'), version=ts(8))
-    world.bucket.metadata(ts(13))
-    world.once()
+    world.once(13)
     return world
 
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 
 from tests.harness.small_bucket import row, ts
-from tests.unit.driving import World, numbers, one_table
-
-
-class Killed(BaseException):
-    """The process ends as by ``kill -9``."""
+from tests.unit.driving import World, killed_after, numbers, one_table
 
 
 @pytest.fixture
@@ -35,17 +29,6 @@ def world() -> World:
 @pytest.mark.parametrize("saves", range(8))
 def test_killed_behind_any_save(world: World, saves: int) -> None:
     """Also one that is killed right after any of its transactions: the next one stops the table, or has the row."""
-    left = [saves]
-
-    def tick(where: str) -> None:
-        left[0] -= where == "after MemoryProgress.save"
-        if saves and not left[0]:
-            raise Killed
-
-    world.tick = tick
-    with suppress(Killed):
-        world.killed(lambda service: service.run_once(world.stop))
-    world.tick = str
-    world.clock.advance(100)
+    killed_after(world, saves, "after MemoryProgress.save")
     summary = world.once()
     assert [table.table for table in summary.halted] == ["shop.a"] or "100" in numbers(world, "shop.a")

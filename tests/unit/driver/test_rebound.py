@@ -81,8 +81,7 @@ def test_the_same_files(world: World, caplog: pytest.LogCaptureFixture) -> None:
     found = rebound(world)
     before = world.rows("shop.a")
     world.bucket.rows("shop.a", LAST + 1, row("shop.a", 45, "31", '"file"'))
-    world.bucket.metadata(ts(50))
-    summary = world.once()
+    summary = world.once(50)
     assert (found.sizes.count, found.sizes.there, found.sizes.gone) == (0, 1, 0)
     assert not summary.halted
     assert world.rows("shop.a") == sorted([*before, {"id": "31", "name": "file"}], key=str)
@@ -121,12 +120,10 @@ def test_without_commit_ts_what_was_written_anew_is_not_passed_over() -> None:
     folder = f"shop/a/{ts(1)}/2026-11-21"
     for number in (1, 2, 3):
         world.bucket.write(f"{folder}/CDC{number:020d}.csv", f'"I","a","shop",{number},"old"\r\n')
-    world.bucket.metadata(ts(20))
-    world.once()
+    world.once(20)
     world.bucket.write(f"{folder}/CDC{3:020d}.csv", '"I","a","shop",100,"new row"\r\n')
     rebound(world)
-    world.bucket.metadata(ts(30))
-    summary = world.once()
+    summary = world.once(30)
     assert [table.table for table in summary.halted] == ["shop.a"] or "100" in numbers(world, "shop.a")
 
 
@@ -169,8 +166,7 @@ def test_restored_in_place_unannounced(world: World) -> None:
     before = world.rows("shop.a")
     decide(world, "reload-done", ts(40))
     world.bucket.rows("shop.a", LAST + 1, row("shop.a", 45, "31", '"file"'))
-    world.bucket.metadata(ts(50))
-    summary = world.once()
+    summary = world.once(50)
     assert not summary.halted, summary.halted
     assert [obeyed.refusal for obeyed in world.records.obeyed.values()] == [""]
     assert world.rows("shop.a") == sorted([*before, {"id": "31", "name": "file"}], key=str)
@@ -228,8 +224,7 @@ def test_files_that_change_once_more_while_the_table_stands(world: World, *, sam
 def test_restored_in_place_with_a_word_to_the_state(world: World) -> None:
     """After `rebind --restored` the table goes on, and a file that is written anew unseen from then on is found as ever."""
     rebound(world)
-    world.bucket.metadata(ts(42))
-    assert not world.once().halted
+    assert not world.once(42).halted
     unseen(world)
     assert of(world.once(), "shop.a").error
 

@@ -87,8 +87,7 @@ def test_statements_of_one_table_queue() -> None:
     """Of two statements of one table the second is not sent while the first one runs, over several rounds (D8)."""
     world = World()
     world.bucket.create("shop.a")
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` ADD COLUMN `more` INT", ALTER, WIDER)
     query = "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))"
     world.bucket.schema("shop.b", ts(5), query, CREATE_TABLE)
@@ -101,9 +100,7 @@ def test_statements_of_one_table_queue() -> None:
         sent.append(world.records.effects[2:])
         if rounds == 3:
             works.popleft()()
-        elif rounds == 5:
-            world.stop.requested.set()
 
-    running(world, act)
+    running(world, act, rounds=5)
     assert sent[:3] == [[query]] * 3
     assert sent[-1] == [query, "ALTER TABLE `a` ADD COLUMN `more` INT", "RENAME TABLE `shop`.`a` TO `shop`.`c`"]

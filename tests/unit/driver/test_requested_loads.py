@@ -9,15 +9,14 @@ import pytest
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.journal_entry import FAILED, STARTED
+from storage_consumer.plan.journal_entry import STARTED
 from storage_consumer.plan.loads import LoadPhase
-from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.ports import Decision
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.copying import KEYLESS, MemoryCopy, WithCopies, names_in
-from tests.unit.driver.test_loads import BAG, ONE, TRUNCATE, TWO, Ending, Killed
-from tests.unit.driving import World, held, numbers, of
+from tests.unit.deciding import answer, decide
+from tests.unit.driver.test_loads import BAG, ONE, TRUNCATE, TWO
+from tests.unit.driving import held, killed_at, numbers, of
 
 DROP, CREATE, RENAME, DROP_PRIMARY_KEY = 4, 3, 14, 33
 A = "`shop`.`a`"
@@ -54,21 +53,6 @@ def catching_up() -> WithCopies:
     return world
 
 
-def decide(world: WithCopies, verb: Verb, *, at: int = 0) -> None:
-    """Have an operator decide about shop.a."""
-    made = TableDecision(table_key=A, verb=verb, at=at, decided_at=f"{verb} {at}", decided_by="me")
-    world.records.table_decisions[A] = made
-
-
-def killed_at(world: World, where: str, number: int = 1) -> None:
-    """Run a process until it ends at a call."""
-    world.tick = Ending(where, number)
-    with pytest.raises(Killed):
-        world.killed(lambda service: service.run_once(world.stop))
-    world.tick = str
-    world.clock.advance(100)
-
-
 def phase(world: WithCopies) -> LoadPhase:
     """How far the load of shop.a is."""
     return world.records.loads[A].phase
@@ -95,8 +79,7 @@ def test_a_load_leaves_its_database_to_the_statement_that_creates_it() -> None:
     assert "depot" not in world.records.databases
     world.bucket.schema("depot", ts(4), "CREATE DATABASE `depot`", 1)
     world.bucket.schema("depot.c", ts(5), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
-    world.bucket.metadata(ts(10))
-    assert not world.once().halted
+    assert not world.once(10).halted
     assert numbers(world, "depot.c") == ["1"]
 
 
@@ -166,15 +149,13 @@ def test_a_table_of_the_first_copy_stays_one_of_it() -> None:
     copy = MemoryCopy(snapshot=ts(5))
     copy.add("shop.idle", [ONE])
     world = WithCopies(copy)
-    world.bucket.metadata(ts(10))
-    world.once()
+    world.once(10)
     world.request("shop.idle", replaces=True, low=world.records.loads["`shop`.`idle`"].low)
     world.once()
     assert world.records.loads["`shop`.`idle`"].phase == LoadPhase.REFUSED
     world.bucket.schema("shop.idle", ts(1), "", 0)
     world.bucket.rows("shop.idle", 1, row("shop.idle", 12, "2", '"new"'))
-    world.bucket.metadata(ts(13))
-    assert not world.once().halted
+    assert not world.once(13).halted
     assert numbers(world, "shop.idle") == ["1", "2"]
 
 
@@ -194,8 +175,7 @@ def test_a_load_waits_for_a_statement_that_may_still_run() -> None:
     world.tick = hear
     world.once()
     assert not begun
-    world.bucket.metadata(ts(20))
-    assert not world.once().halted
+    assert not world.once(20).halted
     assert begun == [0]
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
 
@@ -212,8 +192,7 @@ def test_a_table_becomes_what_the_copy_says() -> None:
     world.bucket.metadata(ts(2))
     world.request("shop.a", replaces=True)
     world.once()
-    world.bucket.metadata(ts(20))
-    assert not world.once().halted
+    assert not world.once(20).halted
     assert numbers(world, "shop.a") == ["1", "1"]
 
 
@@ -228,8 +207,7 @@ def passed_over(world: WithCopies, *, skips: str) -> None:
     if skips == "statement":
         # The twin has no such statement.
         assert world.once().halted
-        (refused,) = (identity for identity, entry in world.records.journal.items() if entry.state == FAILED)
-        world.records.decisions[refused] = Decision(verb="skip", statement="", decided_at="1", decided_by="op")
+        answer(world, "skip")
     assert not world.once().halted
 
 
@@ -244,17 +222,6 @@ def test_statements_that_were_passed_over_and_that_the_copy_holds(skips: str) ->
     world.request("shop.a", replaces=True)
     assert not world.once().halted
     assert numbers(world, "shop.a") == ["1", "1"]
-
-
-def test_a_table_that_has_all_statements_up_to_the_copy_stays() -> None:
-    """Only its rows are removed, so what somebody added to it in the target is still there after the load."""
-    world = feed(snapshot=15)
-    world.once()
-    world.bucket.metadata(ts(20))
-    world.request("shop.a", replaces=True)
-    assert not world.once().halted
-    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
-    assert not [entry for entry in world.records.journal.values() if entry.statement.startswith("DROP TABLE")]
 
 
 def test_late_tasks_of_a_load_write_nothing_after_its_end() -> None:
@@ -278,16 +245,14 @@ def test_a_statement_that_moves_rows_of_a_loaded_table_halts() -> None:
     copy = MemoryCopy(snapshot=ts(3))
     copy.add("shop.a", [ONE])
     world = WithCopies(copy)
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     copy.snapshot, copy.identity = ts(7), "two"
     copy.add("shop.a", [TWO])
     world.request("shop.a", replaces=True, low=ts(3))
     world.once()
     world.bucket.schema("shop.b", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
     world.bucket.schema("shop.a", ts(6), "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
-    world.bucket.metadata(ts(10))
-    assert [table.table for table in world.once().halted] == ["shop.b"]
+    assert [table.table for table in world.once(10).halted] == ["shop.b"]
     assert numbers(world, "shop.a") == ["2"]
 
 
@@ -306,8 +271,7 @@ def test_a_load_waits_for_a_statement_that_runs_beside_the_rounds() -> None:
     works.popleft()()
     service._round(world.stop, once=False)
     service.close()
-    world.bucket.metadata(ts(20))
-    assert not world.once().halted
+    assert not world.once(20).halted
     assert phase(world) == LoadPhase.DONE
 
 
@@ -318,8 +282,7 @@ def test_a_load_of_a_table_whose_database_is_created_again(seen: int) -> None:
     copy.add("depot.c", [ONE], [TWO])
     world = WithCopies(copy, initial=False)
     world.bucket.create("depot.c")
-    world.bucket.metadata(ts(11))
-    world.once()
+    world.once(11)
     world.bucket.schema("depot", ts(12), "DROP DATABASE `depot`", 2)
     world.bucket.schema("depot", ts(14), "CREATE DATABASE `depot`", 1)
     world.bucket.schema("depot.c", ts(15), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
@@ -328,11 +291,8 @@ def test_a_load_of_a_table_whose_database_is_created_again(seen: int) -> None:
     world.request("depot.c", replaces=True)
     (halted,) = world.once().halted
     assert "storage-consumer table skip --table depot.c" in halted.error
-    key = "`depot`.`c`"
-    made = TableDecision(table_key=key, verb="skip", at=0, decided_at="now", decided_by="me")
-    world.records.table_decisions[key] = made
-    world.bucket.metadata(ts(30))
-    assert not world.once().halted
+    decide(world, "skip", table="c", schema="depot")
+    assert not world.once(30).halted
     copy.snapshot, copy.identity = ts(31), "two"
     copy.add("depot.c", [ONE], [TWO])
     world.bucket.metadata(ts(35))
@@ -454,8 +414,7 @@ def test_a_copy_of_the_future_is_refused() -> None:
     world.copy.snapshot = ts(5) * 2
     assert f"as of {ts(5) * 2} (2083-06-12T04:26:50.000Z), which is in the future" in refused(world)
     world.bucket.rows("shop.b", 2, row("shop.b", 12, "2", '"two"'))
-    world.bucket.metadata(ts(20))
-    found = world.once()
+    found = world.once(20)
     assert (found.checkpoint, found.refused_loads) == (ts(20), ())
     assert numbers(world, "shop.b") == ["1", "2"]
 
@@ -467,8 +426,7 @@ def test_a_copy_slightly_ahead_of_the_clock_is_taken() -> None:
     world.copy.snapshot = ts(10 + 300)
     world.request("shop.a", replaces=True)
     world.once()
-    world.bucket.metadata(ts(320))
-    assert not world.once().halted
+    assert not world.once(320).halted
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
 
 
@@ -481,18 +439,6 @@ def test_a_copy_that_may_lack_what_no_file_holds_is_refused() -> None:
     assert f"as of {ts(13)}, when they were first missed, or later" in refused(world)
 
 
-def test_a_copy_of_a_skipped_table_is_refused_by_what_was_passed_over() -> None:
-    """Nothing of it was applied, and more is passed over until it is paused."""
-    world = feed(snapshot=15)
-    world.once()
-    decide(world, "skip")
-    world.bucket.metadata(ts(20))
-    world.once()
-    why = refused(world)
-    assert "left out, and what the bucket has of it up to" in why
-    assert "pause the table, and export it after that" in why
-
-
 def test_a_load_holds_a_statement_that_came_late() -> None:
     """Its table halted for it, and the copy that it gets then is from after it: the load goes on, and the statement does not run."""
     world = feed()
@@ -500,12 +446,10 @@ def test_a_load_holds_a_statement_that_came_late() -> None:
     world.bucket.schema("shop.a", ts(7), "TRUNCATE TABLE `a`", TRUNCATE)
     assert "arrived after later rows" in of(world.once(), "shop.a").error
     world.request("shop.a", replaces=True)
-    world.bucket.metadata(ts(20))
-    assert not world.once().halted
+    assert not world.once(20).halted
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
     world.bucket.rows("shop.a", 2, row("shop.a", 25, "3", '"new"'))
-    world.bucket.metadata(ts(30))
-    assert not world.once().halted
+    assert not world.once(30).halted
     assert numbers(world, "shop.a") == ["1", "2", "3"]
 
 

@@ -32,8 +32,7 @@ def test_name_that_is_handed_on_needs_a_copy_too() -> None:
     copied(world, "70", table="c")  # the initial copy of a table that never changed since
     decide(world, "pause", table="b")
     rename(world, 8, ("c", "old"), ("b", "c"))
-    world.bucket.metadata(ts(13))
-    world.once()
+    world.once(13)
     MemoryTarget(world.records).execute_ddl("CREATE TABLE old (id INT PRIMARY KEY, name VARCHAR(20))", "shop", 0)
     copy(world, "old", 10, "70")
     summary = world.once()
@@ -52,8 +51,7 @@ def test_name_that_is_used_for_a_moment_again_and_again() -> None:
         rename(world, tick, ("b", "a"), ("tmp", "b"), ("a", "tmp"))
     for number, table in enumerate(("a", "b")):
         world.bucket.rows(f"shop.{table}", 1, row(f"shop.{table}", 13, f"5{number}", '"later"'), version=ts(10))
-    world.bucket.metadata(ts(14))
-    world.once()
+    world.once(14)
     copy(world, "a", 12, "1")
     copy(world, "b", 12, "2")
     for _ in range(3):

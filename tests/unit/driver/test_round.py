@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +10,11 @@ import pytest
 from storage_consumer.errors import DdlFailed
 from storage_consumer.plan import steps
 from tests.harness.small_bucket import ID_NAME, column, row, ts
-from tests.unit.driving import World, of, two_tables
+from tests.unit.driving import Killed, KilledAt, World, killed_after, of, two_tables
 
 KEYLESS = (column("a", "INT"), column("b", "VARCHAR", ColumnPrecision="20"))
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
 ALTER, DROP, TRUNCATE, RENAME = 5, 4, 11, 14
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 def history(world: World) -> None:
@@ -61,27 +56,19 @@ def replayed(kill_at: int = -1) -> tuple[World, int]:
     """The history, checkpoint by checkpoint, with one process that is killed at a call; and how many calls there were."""
     world = World()
     history(world)
-    calls = 0
-
-    def tick(_: str) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == kill_at:
-            raise Killed
-
-    world.tick = tick
+    world.tick = ends = KilledAt(kill_at)
     for checkpoint in CHECKPOINTS:
         world.bucket.metadata(checkpoint)
         try:
             world.killed(lambda service: service.run_once(world.stop))
         except Killed:
             world.once()
-    return world, calls
+    return world, ends.met
 
 
 @pytest.mark.slow
-def test_killed_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
-    """A process that ends right before or after any call to the outside leaves what the next one completes, no DDL twice (C6, U8)."""
+def test_killed_at_every_call() -> None:
+    """A process that ends at any call to the outside leaves what the next one completes, no DDL twice (C6, U8)."""
     whole, calls = replayed()
     wanted = state_of(whole)
     assert [(r["id"], r["name"], r["note"]) for r in wanted["rows"]["shop.a"]] == [
@@ -95,8 +82,6 @@ def test_killed_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
         assert state_of(world) == wanted, point
         once = [s for s in world.records.effects if not s.startswith("TRUNCATE")]
         assert once == [s for s in whole.records.effects if not s.startswith("TRUNCATE")], point
-    with capsys.disabled():
-        print(f" [{calls} points]", end="")
     assert calls > 100
 
 
@@ -114,30 +99,13 @@ def test_refused_ddl_halts_its_table_only(world: World) -> None:
     world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` NONSENSE", ALTER)
     world.bucket.rows("shop.a", 1, row("shop.a", 5, "2", '"two"'), version=ts(4))
     world.bucket.rows("shop.b", 2, row("shop.b", 5, "2", '"two"'))
-    world.bucket.metadata(ts(6))
-    summary = world.once()
+    summary = world.once(6)
     assert [(t.table, t.checkpoint) for t in summary.halted] == [("shop.a", ts(4))]
     assert "ALTER TABLE `a` NONSENSE" in summary.halted[0].error
     assert (summary.checkpoint, summary.checkpoint_running) == (ts(4), ts(6))
     assert (len(world.rows("shop.a")), len(world.rows("shop.b"))) == (1, 2)
     assert world.records.tables["`shop`.`a`"].state == "halted"
     assert "NONSENSE" in world.records.tables["`shop`.`a`"].error
-
-
-def test_what_a_halted_table_touches_waits(world: World) -> None:
-    """A table that a DDL of a halted table touches waits before it, says so, and holds the whole back."""
-    world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` NONSENSE", ALTER)
-    world.bucket.schema("shop.b", ts(5), "DROP TABLE `b`", DROP)
-    world.bucket.schema("shop.b", ts(6), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
-    world.bucket.metadata(ts(8))
-    summary = world.once()
-    assert [t.table for t in summary.halted] == ["shop.a"]
-    waiting = {t.table: t for t in summary.waiting}
-    assert set(waiting) == {"shop.b"}
-    assert f"waits for the DDL of shop.b with version {ts(6)}, held up by shop.a (halted)" in waiting["shop.b"].error
-    assert summary.checkpoint_running == world.records.checkpoint == ts(6)
-    assert summary.checkpoint == world.records.lowest == ts(4)
-    assert world.once().checkpoint_running == ts(6)
 
 
 def test_halted_table_is_tried_again_and_follows_nothing(world: World) -> None:
@@ -175,7 +143,7 @@ def test_repaired_table_is_killed_before_it_caught_up(world: World) -> None:
         _halt_at(other, refused)
         assert [t.table for t in other.once().halted] == ["shop.a"]
         assert other.records.checkpoint == ts(9)
-        calls = _kill(other, point)
+        calls = killed_after(other, point)
         summary = other.once()
         assert (summary.halted, summary.checkpoint) == ((), ts(9)), point
         assert [r["id"] for r in other.rows("shop.a")] == ["1", "2", "3"], point
@@ -196,50 +164,6 @@ def _halt_at(world: World, statement: str) -> None:
             raise DdlFailed(f"error 1: not now: {statement}")
 
     world.tick = tick
-
-
-def _kill(world: World, point: int) -> int:
-    """A process that ends at its call number `point`; how many calls it made."""
-    calls = 0
-
-    def tick(_: str) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == point:
-            raise Killed
-
-    world.tick = tick
-    with suppress(Killed):
-        world.killed(lambda service: service.run_once(world.stop))
-    world.tick = str
-    return calls
-
-
-def test_missing_file_holds_the_whole_back_until_it_halts(world: World) -> None:
-    """A table that waits for a file holds the whole back; once it halts, the others go on without it."""
-    world.bucket.rows("shop.a", 3, row("shop.a", 3, "3", '"three"'))
-    service = world.service()
-    first = service.run_once(world.stop)
-    assert [(t.table, t.state) for t in first.tables if t.state == "waiting"] == [("shop.a", "waiting")]
-    assert "file number 2" in of(first, "shop.a").error
-    assert first.checkpoint < ts(3)
-    world.clock.advance(61)
-    second = service.run_once(world.stop)
-    service.close()
-    assert [t.table for t in second.halted] == ["shop.a"]
-    assert (second.checkpoint, second.checkpoint_running) == (of(second, "shop.a").checkpoint, ts(3))
-    world.bucket.rows("shop.a", 2, row("shop.a", 3, "2", '"two"'))
-    third = world.once()
-    assert (third.halted, [r["id"] for r in world.rows("shop.a")]) == ((), ["1", "2", "3"])
-
-
-def test_table_halted_by_a_row(world: World) -> None:
-    """A row that cannot be read halts its table before anything of the commit range is written, and names the file."""
-    world.bucket.rows("shop.a", 2, row("shop.a", 3, "2", '"two"'), "nonsense", row("shop.a", 3, "3", '"three"'))
-    summary = world.once()
-    assert [t.table for t in summary.halted] == ["shop.a"]
-    assert "CDC00000000000000000002.csv" in summary.halted[0].error
-    assert (world.rows("shop.a"), len(world.rows("shop.b"))) == ([], 1)
 
 
 # what is counted
@@ -274,8 +198,7 @@ def test_rows_beyond_the_checkpoint_are_kept_for_later(world: World) -> None:
     """A file with later rows stays pending over a restart, and its earlier rows count as repeats then."""
     world.bucket.rows("shop.a", 2, row("shop.a", 3, "2", '"two"'), row("shop.a", 9, "3", '"three"'))
     assert world.once().pending_files == 1
-    world.bucket.metadata(ts(10))
-    summary = world.once()
+    summary = world.once(10)
     assert (summary.rows, summary.pending_files, summary.finished_files) == (1, 0, 2)
     assert summary.skipped == {"row: repeated delivery": 1}
 
@@ -314,7 +237,6 @@ def test_table_that_turns_up_later_follows_the_whole(world: World) -> None:
     world.once()
     world.bucket.schema("shop.c", ts(4), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
     world.bucket.rows("shop.c", 1, row("shop.c", 4, "0", '"old"'), row("shop.c", 5, "1", '"one"'), version=ts(4))
-    world.bucket.metadata(ts(6))
-    summary = world.once()
+    summary = world.once(6)
     assert (of(summary, "shop.c").rows, summary.ddls, summary.checkpoint) == (1, 1, ts(6))
     assert [r["id"] for r in world.rows("shop.c")] == ["1"]

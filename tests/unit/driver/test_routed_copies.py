@@ -10,9 +10,9 @@ from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableColumn
 from storage_consumer.plan.loads import LoadPhase
-from storage_consumer.plan.table_decisions import TableDecision
 from tests.harness.small_bucket import CREATE_TABLE, row, ts
 from tests.unit.copying import COLUMNS, KEYLESS, MemoryCopy, WithCopies, names_in
+from tests.unit.deciding import decide
 from tests.unit.driver.test_loads import ONE, TWO
 from tests.unit.driving import numbers
 
@@ -32,8 +32,7 @@ def began(*databases: str, routes: tuple[Route, ...]) -> WithCopies:
     world.config = replace(world.config, selecting=Selecting(routes=routes))
     for database in databases:
         world.bucket.schema(database, ts(2), f"CREATE DATABASE `{database}`", 1)
-    world.bucket.metadata(ts(20))
-    assert not world.once().halted
+    assert not world.once(20).halted
     return world
 
 
@@ -53,8 +52,7 @@ def test_a_database_of_a_copy_is_there_for_later_tables(
     """The statement that created it is in the copy and will not run; a table that is created later finds its place all the same."""
     world = began(*databases, routes=routes)
     world.bucket.schema("shop.a", ts(25), _CREATE, CREATE_TABLE)
-    world.bucket.metadata(ts(30))
-    assert not world.once().halted
+    assert not world.once(30).halted
     assert numbers(world, place) == []
 
 
@@ -81,8 +79,7 @@ def test_a_load_leaves_the_database_of_its_route_to_the_statement_that_creates_i
     assert world.records.databases == {"depot"}
     world.bucket.schema("depot", ts(4), "CREATE DATABASE `depot`", 1)
     world.bucket.schema("depot.c", ts(5), _CREATE.replace("`a`", "`c`"), CREATE_TABLE)
-    world.bucket.metadata(ts(10))
-    assert not world.once().halted
+    assert not world.once(10).halted
     assert names_in(world, "shop.c") == {"1": "copy"}
 
 
@@ -100,14 +97,12 @@ def test_event_filters_leave_the_statements_of_loads_alone(
     world = WithCopies(copy)
     event_filters = (EventFilter(matcher=("shop.*",), ignore_event=events),)
     world.config = replace(world.config, selecting=Selecting(event_filters=event_filters))
-    world.bucket.metadata(ts(20))
-    assert not world.once().halted
+    assert not world.once(20).halted
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
     copy.snapshot, copy.identity = ts(25), "two"
     copy.add("shop.a", [ONE], columns=columns)
     world.request("shop.a", replaces=True)
-    world.bucket.metadata(ts(30))
-    assert not world.once().halted
+    assert not world.once(30).halted
     assert numbers(world, "shop.a") == ["1"]
 
 
@@ -119,8 +114,7 @@ def test_a_database_that_is_called_like_the_folder_of_loads() -> None:
     world.bucket.create("load.a")
     world.bucket.rows("load.a", 1, row("load.a", 2, "1", '"one"'))
     world.bucket.schema("load.a", ts(3), "TRUNCATE TABLE `a`", 11)
-    world.bucket.metadata(ts(10))
-    assert not world.once().halted
+    assert not world.once(10).halted
     assert numbers(world, "load.a") == ["1"]
 
 
@@ -137,8 +131,7 @@ def one_copied(*tables: str, initial: bool = False, routes: tuple[Route, ...] = 
     if not initial:
         world.bucket.create("shop.a")
         world.bucket.rows("shop.a", 1, row("shop.a", 2, "7", '"shop.a"'))
-        world.bucket.metadata(ts(10))
-        assert not world.once().halted
+        assert not world.once(10).halted
         world.bucket.metadata(ts(20))
     return world
 
@@ -176,8 +169,7 @@ def test_a_table_that_comes_to_where_a_copy_is(query: str) -> None:
     assert not world.once().halted
     world.bucket.schema("shop.b", ts(25), query, CREATE_TABLE if query else 0)
     world.bucket.rows("shop.b", 1, row("shop.b", 26, "1", '"other"'), version=ts(25))
-    world.bucket.metadata(ts(30))
-    (halted,) = world.once().halted
+    (halted,) = world.once(30).halted
     assert halted.table == "shop.b"
     assert "the routes send shop.b and depot.b to store.b at the same time" in halted.error
     assert names_in(world, "store.b") == {"1": "depot.b", "2": "depot.b"}
@@ -191,8 +183,7 @@ def test_a_copied_table_whose_place_is_free_again() -> None:
     world.bucket.schema("depot.b", ts(22), "DROP TABLE `b`", 4)
     world.bucket.schema("shop.b", ts(25), "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE_TABLE)
     world.bucket.rows("shop.b", 1, row("shop.b", 26, "1", '"other"'), version=ts(25))
-    world.bucket.metadata(ts(30))
-    assert not world.once().halted
+    assert not world.once(30).halted
     assert names_in(world, "store.b") == {"1": "other"}
 
 
@@ -208,22 +199,15 @@ def test_a_load_to_a_place_that_the_target_keeps_for_itself() -> None:
     world.copy.snapshot, world.copy.identity = ts(25), "two"
     world.copy.add("depot.z", [ONE])
     world.request("depot.z")
-    world.bucket.metadata(ts(30))
-    assert not world.once().halted
+    assert not world.once(30).halted
     assert names_in(world, "store.z") == {"1": "copy"}
-
-
-def skip(world: WithCopies, table: str) -> None:
-    """Have an operator leave a table out."""
-    key = ".".join(f"`{part}`" for part in table.split("."))
-    world.records.table_decisions[key] = TableDecision(table_key=key, verb="skip", decided_at="now", decided_by="me")
-    world.once()
 
 
 def test_a_load_into_the_place_of_a_skipped_table() -> None:
     """That table stays as it is, by the word that skips it."""
     world = one_copied("depot.a")
-    skip(world, "shop.a")
+    decide(world, "skip")
+    world.once()
     world.request("depot.a", replaces=True)
     world.once()
     assert names_in(world, "store.a") == {"7": "shop.a"}
@@ -235,11 +219,10 @@ def test_a_database_that_a_skipped_table_shares() -> None:
     world = one_copied("depot.z")
     world.bucket.schema("depot.b", ts(20) + 1, "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE_TABLE)
     world.bucket.rows("depot.b", 1, row("depot.b", 21, "2", '"two"'), version=ts(20) + 1)
-    world.bucket.metadata(ts(22))
-    assert not world.once().halted
-    skip(world, "depot.b")
+    assert not world.once(22).halted
+    decide(world, "skip", table="b", schema="depot")
+    world.once()
     world.bucket.schema("shop", ts(25), "DROP DATABASE `shop`", 2)
-    world.bucket.metadata(ts(30))
-    (halted,) = world.once().halted
+    (halted,) = world.once(30).halted
     assert "drop the tables that came from it" in halted.error
     assert numbers(world, "store.b") == ["2"]

@@ -41,15 +41,12 @@ def test_a_table_that_is_created_again_after_the_routes_are_taken_away_goes_to_t
     selecting(world, routes=ROUTES)
     world.once()
     world.bucket.schema("shop.a", ts(5), "DROP TABLE `a`", DROP)
-    world.bucket.metadata(ts(7))
-    world.once()
+    world.once(7)
     selecting(world)
     world.records.databases.add("shop")
     world.once()
     world.bucket.schema("shop.a", ts(8), "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE_TABLE)
     world.bucket.rows("shop.a", 1, row("shop.a", 9, "4", '"new"'), version=ts(8))
-    world.bucket.metadata(ts(10))
-    assert not world.once().halted
-    world.bucket.metadata(ts(11))
-    assert not world.once().halted
+    assert not world.once(10).halted
+    assert not world.once(11).halted
     assert numbers(world, "shop.a") == ["4"]

@@ -192,8 +192,7 @@ def test_a_statement_that_is_ignored() -> None:
     assert summary.skipped["ddl: ignore-event 'add column' of an event filter"] == 1
     assert notes(made)[3] == ("skipped", "ignore-event 'add column' of an event filter")
     made.bucket.rows("shop.b", 1, row("shop.b", 6, "2", '"two"', '"x"'), version=ts(3))
-    made.bucket.metadata(ts(7))
-    (halted,) = made.once().halted
+    (halted,) = made.once(7).halted
     assert "the target's table lacks: note" in halted.error
     assert "The filter kept this statement of version" in halted.error
     assert "ALTER TABLE `b` ADD COLUMN `note` VARCHAR(20)" in halted.error
@@ -207,8 +206,7 @@ def test_a_drop_of_what_was_never_made(restarted: bool) -> None:  # noqa: FBT001
     if restarted:
         made.once()
     made.bucket.schema("shop.b", ts(6), "DROP TABLE `b`", 4)
-    made.bucket.metadata(ts(7))
-    summary = made.once()
+    summary = made.once(7)
     assert (summary.halted, summary.checkpoint) == ((), ts(7))
     state, note = notes(made)[6]
     assert (state, note.startswith("nothing to do, because the statement that creates it was not run")) == (
@@ -217,8 +215,7 @@ def test_a_drop_of_what_was_never_made(restarted: bool) -> None:  # noqa: FBT001
     )
     made.records.structures.clear()
     made.bucket.schema("shop.a", ts(8), "DROP TABLE `a`", 4)
-    made.bucket.metadata(ts(9))
-    assert "no table shop.a" in made.once().halted[0].error
+    assert "no table shop.a" in made.once(9).halted[0].error
 
 
 def test_a_drop_that_is_ignored() -> None:
@@ -246,8 +243,7 @@ def test_tables_under_other_names() -> None:
     assert [r["id"] for r in made.rows("copy.c_old")] == ["1", "2"]
     assert of(summary, "shop.b").state == "dropped"
     made.bucket.rows("shop.c", 2, row("shop.c", 6, "3", '"three"', '"y"'), version=ts(4))
-    made.bucket.metadata(ts(7))
-    assert not made.once().halted
+    assert not made.once(7).halted
     assert [r["id"] for r in made.rows("copy.c_old")] == ["1", "2", "3"]
 
 

@@ -231,38 +231,6 @@ def _with_last_ddl(world: World) -> None:
     world.bucket.schema("shop.a", ts(3), "TRUNCATE TABLE `a`", 11)
 
 
-def test_last_ddl_waits_for_standstill(world: World) -> None:
-    """In a continuous run a DDL at exactly the storage checkpoint runs once that has stood still for long enough."""
-    _with_last_ddl(world)
-    ran: dict[float, int] = {}
-
-    def act(rounds: int) -> None:
-        ran[world.clock.monotonic()] = len(world.records.effects)
-        if world.clock.monotonic() > 2 * WAIT:
-            world.stop.requested.set()
-
-    running(world, act)
-    assert {moment for moment, effects in ran.items() if effects == 3} == {m for m in ran if m >= WAIT}
-    assert set(ran.values()) == {2, 3}
-
-
-def test_last_ddl_waits_anew_when_the_checkpoint_moves_to_another(world: World) -> None:
-    """A checkpoint that moves past the DDL has it run immediately, and the next one at the new end waits anew."""
-    _with_last_ddl(world)
-    seen: list[int] = []
-
-    def act(rounds: int) -> None:
-        seen.append(len(world.records.effects))
-        if rounds == 1:
-            world.bucket.schema("shop.a", ts(5), "TRUNCATE TABLE `a`", 11)
-            world.bucket.metadata(ts(5))
-        if len(seen) == 6:
-            world.stop.requested.set()
-
-    running(world, act)
-    assert seen == [2, 3, 3, 3, 3, 3]
-
-
 def test_once_takes_the_last_ddl(world: World) -> None:
     """One round runs the DDL at exactly the storage checkpoint."""
     _with_last_ddl(world)
@@ -272,21 +240,6 @@ def test_once_takes_the_last_ddl(world: World) -> None:
 
 
 # over a restart
-
-
-def test_metadata_that_goes_back(world: World) -> None:
-    """A lower storage checkpoint changes nothing, in this process and in the next."""
-    world.once()
-    world.bucket.rows("shop.a", 2, row("shop.a", 3, "3", '"late"'))
-    world.bucket.metadata(ts(2))
-    summary = world.once()
-    assert (summary.storage_checkpoint, summary.checkpoint) == (ts(3), ts(3))
-    service = world.service()
-    service.run_once(world.stop)
-    world.bucket.metadata(ts(1))
-    assert service.run_once(world.stop).storage_checkpoint == ts(3)
-    service.close()
-    assert (world.records.checkpoint, world.records.storage_checkpoint) == (ts(3), ts(3))
 
 
 def test_file_written_anew_unseen() -> None:
@@ -303,11 +256,8 @@ def test_file_written_anew_unseen() -> None:
         elif rounds == 2:
             assert world.records.checkpoint == ts(5)
             world.clock.advance(300)
-        else:
-            world.stop.requested.set()
 
-    running(world, act)
-    world.stop.requested.clear()
+    running(world, act, rounds=3)
     (halted,) = world.once().halted
     assert "overwritten" in halted.error
     assert world.records.tables["`shop`.`a`"].state == "lost"

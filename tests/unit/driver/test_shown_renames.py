@@ -28,8 +28,7 @@ def rename(found: WithCopies, tick: int, old: str, new: str) -> None:
 
 def halted(found: WithCopies, tick: int) -> list[str]:
     """What stands still when the bucket is complete up to a tick."""
-    found.bucket.metadata(ts(tick))
-    return [f"{table.table}: {table.error}" for table in found.once().halted]
+    return [f"{table.table}: {table.error}" for table in found.once(tick).halted]
 
 
 def test_a_cut_over_right_after_the_copy() -> None:

@@ -12,13 +12,9 @@ from storage_consumer.plan.steps import key_of
 from tests.harness.small_bucket import row, ts
 from tests.harness.twins.target import MemoryTarget
 from tests.unit.deciding import NAME, copied, decide, start
-from tests.unit.driving import numbers, of, running
+from tests.unit.driving import Killed, numbers, of, running
 
 TRUNCATE = 11
-
-
-class Killed(BaseException):
-    """The process ends while the server has a statement."""
 
 
 class Lost(MemoryTarget):
@@ -49,10 +45,8 @@ def test_hold_is_obeyed_when_the_statement_has_ended() -> None:
             ended = threading.Thread(target=work.pop())
             ended.start()
             ended.join()
-        if rounds == 7:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=7)
     assert (seen[:4], seen[-1]) == ([False] * 4, True)
     assert "paused by op" in of(summary, "shop.a").error
 
@@ -61,8 +55,7 @@ def test_pause_that_waits_loses_no_rows() -> None:
     """A pause waits for the end of a statement; if the state is read anew meanwhile, the table's row does not follow the feed."""
     world = start()
     world.bucket.schema("shop.b", ts(3), "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
-    world.bucket.metadata(ts(4))
-    world.once()
+    world.once(4)
     work: list[Callable[[], None]] = []
     world.spawn = work.append
     world.bucket.schema("shop.a", ts(5), "TRUNCATE TABLE `a`", TRUNCATE)
@@ -76,10 +69,8 @@ def test_pause_that_waits_loses_no_rows() -> None:
             decide(world, "pause", table="b")  # obeyed at once, so that everything is read anew
         if rounds == 3:
             world.bucket.metadata(ts(12))
-        if rounds == 5:
-            world.stop.requested.set()
 
-    running(world, act)
+    running(world, act, rounds=5)
     stored = world.records.tables[key_of(NAME)]
     assert not stored.follows or max(stored.checkpoint, world.records.checkpoint) < ts(8)
 

@@ -54,11 +54,8 @@ def test_it_halts_in_time_and_is_gone_once_it_was_moved_away(world: World) -> No
         elif rounds == 6:
             world.bucket.rows("shop.a", 2, row("shop.a", 4, "2", '"two"'))
             world.bucket.metadata(ts(5))
-        elif rounds == 8:
-            world.stop.requested.set()
 
-    running(world, act)
-    world.stop.requested.clear()
+    running(world, act, rounds=8)
     stored = world.records.tables["`shop`.`backup`"]
     assert stored.state == "halted"
     assert "If somebody moved them away because the changefeed did not write them, start again" in stored.error
@@ -75,11 +72,9 @@ def test_the_halt_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> N
         if rounds == 2:
             world.bucket.storage.delete(f"shop/backup/{ts(-9)}/CDC{1:020d}.csv")
             world.clock.advance(700)  # a full listing is due
-        elif rounds == 5:
-            world.stop.requested.set()
 
     with caplog.at_level(logging.ERROR):
-        running(world, act)
+        running(world, act, rounds=5)
     (event,) = [record.getMessage() for record in caplog.records if "table_halted" in record.getMessage()]
     assert "table=shop.backup" in event
     assert "kind=file" in event

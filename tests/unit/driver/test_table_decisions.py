@@ -11,11 +11,10 @@ import pytest
 from storage_consumer.config.settings import CsvOptions, Selecting
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
-from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.harness.small_bucket import row, ts
 from tests.unit.deciding import NAME, copied, decide, gap, halts, put, start
 from tests.unit.driving import World, numbers, of, one_table, running
 
-WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
 ALTER, TRUNCATE, RENAME, DROP = 5, 11, 14, 4
 
 
@@ -43,8 +42,7 @@ def refused_statement(world: World) -> None:
 
 def late_statement(world: World) -> None:
     """A statement turns up behind rows that were applied beyond it."""
-    world.bucket.metadata(ts(6))
-    world.once()
+    world.once(6)
     world.bucket.schema("shop.a", ts(4), "TRUNCATE TABLE `a`", TRUNCATE)
     put(world, 2, 12, "4")
 
@@ -78,8 +76,6 @@ def test_copy_gets_it_going(cause: str, *, stopped: bool) -> None:
         if rounds == 3:
             copied(world, "1", "3", "7")
             decide(world, "reload-done", ts(8))
-        if rounds == 5:
-            world.stop.requested.set()
 
     if stopped:
         assert halts(world)
@@ -87,8 +83,7 @@ def test_copy_gets_it_going(cause: str, *, stopped: bool) -> None:
         decide(world, "reload-done", ts(8))
         summary = world.once()
     else:
-        summary = running(world, act)
-        world.stop.requested.clear()
+        summary = running(world, act, rounds=5)
     assert "\n".join(table.error for table in (*summary.halted, *summary.waiting)) == ""
     for _ in range(2):
         assert (numbers(world, "shop.a"), world.rows("shop.a")[0]["name"]) == (["1", "3", "4", "7"], "copy")
@@ -164,8 +159,7 @@ def test_copy_beyond_the_bucket() -> None:
     world.bucket.schema("shop.a", ts(15), "TRUNCATE TABLE `a`", TRUNCATE)
     world.bucket.rows("shop.a", 1, row("shop.a", 16, "1", '"old"'), version=ts(15))
     world.bucket.rows("shop.a", 2, row("shop.a", 21, "8", '"new"'), version=ts(15))
-    world.bucket.metadata(ts(30))
-    assert world.once().halted == ()
+    assert world.once(30).halted == ()
     assert numbers(world, "shop.a") == ["1", "3", "4", "8"]
     (note,) = (entry.note for i, entry in world.records.journal.items() if i[1] == ts(15))
     assert f"copy as of {ts(20)}" in note
@@ -177,8 +171,7 @@ def test_filter_that_takes_it_in_again() -> None:
     world = one_table()
     world.config = replace(world.config, selecting=Selecting(rules=("*.*", "!shop.a")))
     put(world, 2, 5, "2")
-    world.bucket.metadata(ts(6))
-    world.once()
+    world.once(6)
     world.config = replace(world.config, selecting=Selecting())
     put(world, 3, 12, "4")
     world.bucket.metadata(ts(13))
@@ -186,8 +179,7 @@ def test_filter_that_takes_it_in_again() -> None:
     assert "storage-consumer table reload-done --table shop.a --at TSO" in error
     other = World()
     other.bucket.create("shop.a")
-    other.bucket.metadata(ts(3))
-    other.once()
+    other.once(3)
     world.records.structures |= other.records.structures
     world.records.databases |= other.records.databases
     copied(world, "1", "2")
@@ -206,8 +198,7 @@ def test_rename_that_the_copy_holds(caplog: pytest.LogCaptureFixture, *, stays: 
     halts(world)
     world.bucket.schema("shop.b", ts(8), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
     world.bucket.rows("shop.b", 1, row("shop.b", 12, "4", '"file"'), version=ts(8))
-    world.bucket.metadata(ts(13))
-    world.once()
+    world.once(13)
     decide(world, "pause", table="b")
     assert "paused by op" in of(world.once(), "shop.b").error
     table = world.records.structures[NAME] if stays else world.records.structures.pop(NAME)
@@ -248,14 +239,11 @@ def test_a_name_that_no_file_shows_goes_on_after_a_pause() -> None:
     world.bucket.create("d.a", "d.b")
     world.bucket.schema("d.b", ts(4), "RENAME TABLE `d`.`a` TO `d`.`b`", RENAME)
     world.bucket.schema("d.a", ts(4), "RENAME TABLE `d`.`tmp` TO `d`.`a`", RENAME)
-    world.bucket.metadata(ts(6))
-    assert not world.once().halted
+    assert not world.once(6).halted
     decide(world, "pause", table="tmp", schema="d")
-    world.bucket.metadata(ts(9))
-    assert of(world.once(), "d.tmp").state == "paused"
+    assert of(world.once(9), "d.tmp").state == "paused"
     decide(world, "resume", table="tmp", schema="d")
-    world.bucket.metadata(ts(12))
-    assert world.once().checkpoint == ts(12)
+    assert world.once(12).checkpoint == ts(12)
     stored = world.records.tables["`d`.`tmp`"]
     assert (stored.state, stored.checkpoint, stored.follows) == ("running", ts(12), True)
 
@@ -267,8 +255,7 @@ def test_copy_of_rows_without_time_is_refused() -> None:
     world.config = replace(world.config, upstream=world.upstream)
     world.bucket.create("shop.a")
     world.bucket.rows("shop.a", 1, '"I","a","shop",1,"one"')
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     world.bucket.rows("shop.a", 3, '"U","a","shop",1,"old"')
     world.bucket.metadata(ts(7))
     assert halts(world)
@@ -290,8 +277,7 @@ def backlog(world: World) -> list[str]:
     """shop.a halts at file 2, with the files 3 and 4 listed behind it; their paths."""
     damaged = str(world.bucket.rows("shop.a", 2, "nonsense").relative_to("/bucket"))
     paths = [put(world, 3, 5, "3"), put(world, 4, 6, "4")]
-    world.bucket.metadata(ts(13))
-    assert "nonsense" in of(world.once(), "shop.a").error
+    assert "nonsense" in of(world.once(13), "shop.a").error
     return [damaged, *paths]
 
 

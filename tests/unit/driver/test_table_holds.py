@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from storage_consumer.model import TableName, tso_of
+from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
-from storage_consumer.ports import Decision
 from tests.harness.small_bucket import column, row, ts
-from tests.unit.deciding import NAME, decide, gap, halts, put, start
+from tests.unit.deciding import NAME, answer, decide, put, start
 from tests.unit.driving import World, numbers, of, running
 
 KEYLESS = (column("a", "INT"), column("b", "VARCHAR", ColumnPrecision="20"))
@@ -22,12 +21,11 @@ def test_hold_keeps_a_table_from_being_written() -> None:
         if rounds == 2:
             put(world, 2, 6, "2")
             world.bucket.metadata(ts(9))
-        if rounds == 3:
-            world.stop.requested.set()
 
-    summary = running(world, act)
-    world.stop.requested.clear()
-    assert "paused by op" in of(summary, "shop.a").error
+    summary = running(world, act, rounds=3)
+    assert (of(summary, "shop.a").state, summary.halted) == ("paused", ())
+    assert "paused by op since" in of(summary, "shop.a").error
+    assert "table resume" in of(summary, "shop.a").error
     assert (summary.checkpoint, world.once().checkpoint) == (ts(3), ts(3))
     assert numbers(world, "shop.a") == ["1"]
     decide(world, "resume")
@@ -40,8 +38,7 @@ def test_idle_table_follows_again() -> None:
     decide(world, "pause")
     world.once()
     decide(world, "resume")
-    world.bucket.metadata(ts(9))
-    assert world.once().checkpoint == ts(9)
+    assert world.once(9).checkpoint == ts(9)
     stored = world.records.tables[key_of(NAME)]
     assert (stored.follows, stored.checkpoint) == (True, ts(9))
 
@@ -57,10 +54,8 @@ def test_resume_while_it_runs() -> None:
             assert numbers(world, "shop.a") == ["1"]
             put(world, 2, 6, "2")
             decide(world, "resume")
-        if rounds == 3:
-            world.stop.requested.set()
 
-    assert running(world, act).halted == ()
+    assert running(world, act, rounds=3).halted == ()
     assert numbers(world, "shop.a") == ["1", "2"]
 
 
@@ -69,12 +64,10 @@ def test_keyless_table_is_not_doubled() -> None:
     world = World()
     world.bucket.schema("shop.k", ts(1), "CREATE TABLE `k` (a INT, b VARCHAR(20))", 3, KEYLESS)
     world.bucket.rows("shop.k", 1, row("shop.k", 2, "1", '"x"'))
-    world.bucket.metadata(ts(3))
-    world.once()
+    world.once(3)
     world.bucket.rows("shop.k", 2, row("shop.k", 6, "9", '"not there"', operation="D"), row("shop.k", 7, "2", '"y"'))
     world.bucket.rows("shop.k", 3, row("shop.k", 12, "3", '"z"'))
-    world.bucket.metadata(ts(13))
-    (table,) = world.once().halted
+    (table,) = world.once(13).halted
     assert "finds no row" in table.error
     decide(world, "pause", table="k")
     world.once()
@@ -85,25 +78,11 @@ def test_keyless_table_is_not_doubled() -> None:
     assert [r["a"] for r in world.rows("shop.k")] == ["1", "2", "3"]
 
 
-def test_time_of_a_loss() -> None:
-    """A copy has to be as of the moment at which a loss was reported, or later, and no restart moves that moment."""
-    world = start()
-    gap(world)
-    world.bucket.metadata(ts(7))
-    halts(world)
-    wanted = world.records.copies[key_of(NAME)].copy_from
-    assert 0 < wanted <= tso_of(world.clock.now())
-    world.clock.advance(5000)
-    halts(world)
-    assert world.records.copies[key_of(NAME)].copy_from == wanted
-
-
 def test_decision_on_a_late_statement_leaves_a_hold() -> None:
     """A held table stands still although an operator skips a statement that it had stopped at."""
     world = start()
     put(world, 2, 5, "2")
-    world.bucket.metadata(ts(6))
-    world.once()
+    world.once(6)
     world.bucket.schema("shop.a", ts(4), "TRUNCATE TABLE `a`", 11)
     put(world, 3, 12, "4")
     world.bucket.metadata(ts(13))
@@ -113,14 +92,9 @@ def test_decision_on_a_late_statement_leaves_a_hold() -> None:
         if rounds == 2:
             decide(world, "pause")
         if rounds == 4:
-            (identity,) = [identity for identity in world.records.journal if identity[1] == ts(4)]
-            skip = Decision(verb="skip", statement="", decided_at="2", decided_by="op")
-            world.records.decisions[identity] = skip
-        if rounds == 7:
-            world.stop.requested.set()
+            answer(world, "skip")
 
-    running(world, act)
-    world.stop.requested.clear()
+    running(world, act, rounds=7)
     assert numbers(world, "shop.a") == ["1", "2"]
     assert "paused by op" in of(world.once(), "shop.a").error
     decide(world, "resume")

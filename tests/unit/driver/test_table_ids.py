@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
 from storage_consumer.bucket.schema_file import schema_checksum
-from storage_consumer.driver.service import ConsumerService
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, row, ts
-from tests.unit.driving import World
+from tests.unit.driving import World, killed_after
 
 RENAME, TRUNCATE, DROP = 14, 11, 4
 BODY = "(id INT PRIMARY KEY, name VARCHAR(20))"
@@ -126,11 +124,6 @@ def once(world: World) -> list[str]:
     return sorted(effect for effect in world.records.effects if "TRUNCATE" not in effect)
 
 
-def round_of(world: World, service: ConsumerService) -> None:
-    """One round of a process."""
-    service.run_once(world.stop)
-
-
 @pytest.mark.parametrize(("fill", "expected"), CASES)
 def test_equal(fill: Callable[[World], None], expected: dict[str, list[str]]) -> None:
     """The target ends like the source, and a second run has nothing to do (D3)."""
@@ -147,28 +140,14 @@ def test_equal(fill: Callable[[World], None], expected: dict[str, list[str]]) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fill", "expected"), CASES)
-def test_killed_at_every_other_call(fill: Callable[[World], None], expected: dict[str, list[str]]) -> None:
-    """A process that is killed at every other call leaves what the next one completes, each statement taking effect once."""
-    calls: list[str] = []
+def test_killed_at_every_call(fill: Callable[[World], None], expected: dict[str, list[str]]) -> None:
+    """A process that is killed at any call leaves what the next one completes, each statement taking effect once."""
     whole = World()
     fill(whole)
-    whole.tick = calls.append
-    whole.killed(partial(round_of, whole))
-    for point in range(1, len(calls), 2):
+    for point in range(1, killed_after(whole, 0) + 1):
         world = World()
         fill(world)
-        seen: list[str] = []
-
-        def tick(call: str, *, at: int = point, seen: list[str] = seen) -> None:
-            seen.append(call)
-            if len(seen) == at:
-                raise KeyboardInterrupt
-
-        world.tick = tick
-        with pytest.raises(KeyboardInterrupt):
-            world.killed(partial(round_of, world))
-        world.tick = str
-        world.clock.advance(1000)
+        assert killed_after(world, point) == point
         assert world.once().halted == (), point
         assert keys(world) == expected, point
         assert once(world) == once(whole), point
@@ -187,8 +166,7 @@ def test_unreadable_statement(restarted: bool) -> None:  # noqa: FBT001 - a colu
         world.once()
     world.bucket.write(f"100/meta/schema_{ts(5)}_0000000001.json", '{"Table": "a"')
     ids.schema(100, "shop.a", 6, "ALTER TABLE `a` ADD COLUMN `more` VARCHAR(20)", 5)
-    world.bucket.metadata(ts(9))
-    summary = world.once()
+    summary = world.once(9)
     (table,) = [table for table in summary.tables if table.table == "shop.a"]
     assert table.state == "halted"
     assert f"schema_{ts(5)}_0000000001.json" in table.error

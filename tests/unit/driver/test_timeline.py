@@ -71,8 +71,7 @@ def world(seen: Seen) -> World:
     found.bucket.create(*TABLES)
     for table in TABLES:
         found.bucket.rows(table, 1, row(table, 2, "1", '"one"'))
-    found.bucket.metadata(ts(3))
-    found.once()
+    found.once(3)
     for table in TABLES:
         found.bucket.rows(table, 2, row(table, 5, "2", '"two"'), row(table, 6, "3", '"three"'))
     found.bucket.metadata(ts(9))
@@ -142,10 +141,8 @@ def test_while_it_runs_nothing_of_what_it_touches_goes_on(
         elif rounds == 2:
             assert (numbers(world, "shop.a"), numbers(world, "crm.o")) == (there, ["1", "2", "3", "4"])
             works.popleft()()
-        else:
-            world.stop.requested.set()
 
-    assert running(world, act).checkpoint == ts(11)
+    assert running(world, act, rounds=3).checkpoint == ts(11)
     assert (numbers(world, "shop.a"), len(works)) == (["1", "2", "3"], 0)
     assert "ALTER TABLE `a` ADD COLUMN `more` INT" in seen.statements
 
@@ -189,10 +186,8 @@ def test_a_database_goes_between_the_rows_of_its_tables(world: World, seen: Seen
             assert [numbers(world, table) for table in TABLES] == [["1", "2", "3"], ["1", "2"], ["1", "2"]]
             assert seen.statements[sent:] == []
             works.popleft()()
-        elif rounds == 3:
-            world.stop.requested.set()
 
-    assert running(world, act).checkpoint == ts(9)
+    assert running(world, act, rounds=3).checkpoint == ts(9)
     before = seen.before("DROP DATABASE")
     assert [before[table] for table in TABLES] == [["1", "2", "3"], ["1", "2"], ["1", "2"]]
     assert [numbers(world, table) for table in TABLES] == [["1", "2", "3"], ["9"], []]
@@ -246,10 +241,8 @@ def test_a_statement_at_the_checkpoint_runs_once_it_is_stored_whole(world: World
         if rounds == 2:
             world.bucket.schema("shop.c", ts(9), "RENAME TABLE `shop`.`a` TO `shop`.`c`", RENAME)
             world.bucket.metadata(ts(9) + 1)
-        elif rounds == 3:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=3)
     assert (renames, summary.halted, summary.checkpoint) == ([0, 0, 2], (), ts(9) + 1)
     assert seen.statements[-2:] == ["RENAME TABLE `shop`.`a` TO `shop`.`c`", "RENAME TABLE `shop`.`b` TO `shop`.`a`"]
 
@@ -268,10 +261,8 @@ def test_a_statement_at_a_checkpoint_that_stands_still(world: World, seen: Seen)
             world.clock.advance(17)
         elif rounds == 4:
             world.bucket.metadata(ts(10))
-        elif rounds == 7:
-            world.stop.requested.set()
 
-    running(world, act)
+    running(world, act, rounds=7)
     assert ran == [0, 0, 0, 1, 1, 1, 2]
 
 
@@ -297,8 +288,7 @@ def test_late_files_of_an_old_version(world: World) -> None:
     add_column(world, "shop.a", 8)
     world.once()
     world.bucket.rows("shop.a", 3, row("shop.a", 5, "2", '"two"'), row("shop.a", 6, "3", '"three"'))
-    world.bucket.metadata(ts(10))
-    summary = world.once()
+    summary = world.once(10)
     assert (summary.halted, summary.skipped, summary.checkpoint) == ((), {"row: repeated delivery": 2}, ts(10))
     assert [r["name"] for r in world.rows("shop.a")] == ["one", "two", "three"]
 
@@ -347,9 +337,7 @@ def test_a_group_waits_for_all_tables_of_all_its_members(world: World, seen: See
         if rounds == 1:
             assert seen.statements[sent:] == []
             world.bucket.rows("shop.a", 3, row("shop.a", 6, "5", '"five"'))
-        else:
-            world.stop.requested.set()
 
-    assert running(world, act).checkpoint == ts(9)
+    assert running(world, act, rounds=2).checkpoint == ts(9)
     assert [s.rpartition(" ")[2] for s in seen.statements[sent:]] == ["`shop`.`c`", "`crm`.`o`", "`shop`.`b`"]
     assert numbers(world, "shop.b") == ["1", "2", "3", "4", "5"]

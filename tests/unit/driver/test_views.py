@@ -11,12 +11,10 @@ import pytest
 from storage_consumer.errors import LeaseLost
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.journal_entry import DONE, FAILED
-from storage_consumer.ports import Decision
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.copying import MemoryCopy, WithCopies
-from tests.unit.deciding import decide
-from tests.unit.driver.test_requested_loads import killed_at
-from tests.unit.driving import Stop, World, held, of, running
+from tests.unit.deciding import answer, decide
+from tests.unit.driving import Stop, World, held, killed_at, of, running
 
 DROP, ALTER, RENAME, CREATE_VIEW, DROP_VIEW = 4, 5, 14, 21, 24
 BODY = "(id INT PRIMARY KEY, name VARCHAR(20))"
@@ -73,8 +71,7 @@ def test_view_whose_table_comes(world: World, again: str, how: str) -> None:
         world.bucket.schema("d.gone", ts(6), f"CREATE TABLE `gone` {BODY}", CREATE_TABLE)
     else:
         world.bucket.schema("d.gone", ts(6), "RENAME TABLE `d`.`t` TO `d`.`gone`", RENAME)
-    world.bucket.metadata(ts(9))
-    summary = world.once()
+    summary = world.once(9)
     assert {"d.v", "d.w"} <= {str(name) for name in world.records.structures}
     assert not [table for table in summary.tables if table.error]
     assert {entry.state for entry in world.records.journal.values()} == {DONE}
@@ -89,8 +86,7 @@ def test_view_that_is_gone(world: World, end: str) -> None:
     place, kind = ("d.v", DROP_VIEW) if "VIEW" in end else ("d", 2)
     world.bucket.schema(place, ts(4), end, kind, ())
     world.bucket.schema("e.gone", ts(5), f"CREATE TABLE `gone` {BODY}", CREATE_TABLE)
-    world.bucket.metadata(ts(9))
-    summary = world.once()
+    summary = world.once(9)
     assert not [table for table in summary.tables if table.error]
     assert not [effect for effect in world.records.effects if "VIEW" in effect]
     assert ("d" in world.records.databases) == ("VIEW" in end)
@@ -101,8 +97,7 @@ def test_view_that_is_gone_with_its_files(world: World, end: str) -> None:
     """A view that was left out and has ended is not made by a later start from what the state keeps, when no file tells of its end any more."""
     world.bucket.schema("e", ts(1), "CREATE DATABASE `e`", 1)
     view(world, 3, reads="`e`.`gone`")
-    world.bucket.metadata(ts(4))
-    assert of(world.once(), "d.v").error
+    assert of(world.once(4), "d.v").error
     if end == "another view":
         view(world, 5, reads="`d`.`t`", replaces=True)
     else:
@@ -110,8 +105,7 @@ def test_view_that_is_gone_with_its_files(world: World, end: str) -> None:
         world.bucket.schema(place, ts(5), end, kind, ())
     if "DATABASE" in end:
         world.bucket.schema("d", ts(6), "CREATE DATABASE `d`", 1)
-    world.bucket.metadata(ts(7))
-    world.once()
+    world.once(7)
     gone = [stored.path for stored in world.bucket.storage.listing(frozenset(), {}) if stored.path.startswith("d/")]
     for path in gone:
         world.bucket.storage.delete(path)
@@ -130,8 +124,7 @@ def test_view_of_a_table_that_went(how: str) -> None:
     world.bucket.create("d.users", "e.users")
     query = "CREATE VIEW `c`.`v` AS SELECT `id` FROM `users`"
     world.bucket.schema("c.v", ts(4), query, CREATE_VIEW, SHOWN)
-    world.bucket.metadata(ts(5))
-    assert "all of these can be meant: d.users, e.users" in of(world.once(), "c.v").error
+    assert "all of these can be meant: d.users, e.users" in of(world.once(5), "c.v").error
     place, kind = ("d.people", RENAME) if "RENAME" in how else ("d.users", DROP) if "TABLE" in how else ("d", 2)
     world.bucket.schema(place, ts(6), how, kind, ID_NAME if kind == RENAME else ())
     world.bucket.metadata(ts(9))
@@ -146,27 +139,23 @@ def test_view_of_another_account(world: World) -> None:
     """It is left out with a true reason, and nothing waits for it, not even the DROP of its database."""
     query = "CREATE ALGORITHM = UNDEFINED DEFINER = `root`@`%` SQL SECURITY DEFINER VIEW `d`.`v` AS SELECT `id` FROM `d`.`t`"
     world.bucket.schema("d.v", ts(3), query, CREATE_VIEW, SHOWN)
-    world.bucket.metadata(ts(5))
-    summary = world.once()
+    summary = world.once(5)
     assert (summary.checkpoint, summary.halted) == (ts(5), ())
     assert (
         "rights of an account other than the one that runs it (DEFINER). Create it manually" in of(summary, "d.v").error
     )
     assert "TiCDC does not store" not in of(summary, "d.v").error
     world.bucket.schema("d", ts(6), "DROP DATABASE `d`", 2, ())
-    world.bucket.metadata(ts(9))
-    assert (world.once().checkpoint, "d" in world.records.databases) == (ts(9), False)
+    assert (world.once(9).checkpoint, "d" in world.records.databases) == (ts(9), False)
 
 
 def test_view_over_all_columns_of_a_table_that_is_paused(world: World) -> None:
     """It is made once the table has come to where the source made it, with the columns that it has there."""
-    world.bucket.metadata(ts(2))
-    world.once()
+    world.once(2)
     decide(world, "pause", table="t", schema="d")
     world.bucket.schema("d.t", ts(5), "ALTER TABLE `t` ADD COLUMN `note` INT", ALTER, WIDER)
     world.bucket.schema("d.v", ts(6), "CREATE VIEW `d`.`v` AS SELECT * FROM `d`.`t`", CREATE_VIEW, WIDER)
-    world.bucket.metadata(ts(9))
-    assert "here it would have id, name" in of(world.once(), "d.v").error
+    assert "here it would have id, name" in of(world.once(9), "d.v").error
     decide(world, "resume", table="t", schema="d")
     assert not [table for table in world.once().tables if table.error]
     view_there = world.records.structures[TableName(schema="d", table="v")]
@@ -178,15 +167,12 @@ def test_view_in_the_place_of_a_table(world: World) -> None:
     world.bucket.rows("d.t", 1, row("d.t", 2, "1", '"one"'))
     world.bucket.schema("d.t2", ts(4), "RENAME TABLE `d`.`t` TO `d`.`t2`", RENAME)
     world.bucket.schema("d.t", ts(5), "CREATE VIEW `d`.`t` AS SELECT `id` FROM `d`.`t2`", CREATE_VIEW, SHOWN)
-    world.bucket.metadata(ts(6))
-    world.once()
+    world.once(6)
     world.bucket.rows("d.t", 2, row("d.t", 3, "2", '"two"'))
-    world.bucket.metadata(ts(9))
-    summary = world.once()
+    summary = world.once(9)
     assert (summary.checkpoint, summary.halted) == (ts(9), ())
     world.bucket.rows("d.t", 3, row("d.t", 10, "3", '"three"'))
-    world.bucket.metadata(ts(12))
-    assert "is a view in the target" in of(world.once(), "d.t").error
+    assert "is a view in the target" in of(world.once(12), "d.t").error
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -247,8 +233,7 @@ def test_view_that_the_copy_leaves_out_under_its_second_name() -> None:
     world.bucket.create("d.t")
     view(world, 3, reads="`t`")
     world.bucket.schema("d.w", ts(4), "RENAME TABLE `d`.`v` TO `d`.`w`", RENAME, SHOWN)
-    world.bucket.metadata(ts(12))
-    world.once()
+    world.once(12)
     summary = world.once()
     assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(12), (), ())
     assert "d.v is no view in the target" in of(summary, "d.w").error
@@ -257,13 +242,11 @@ def test_view_that_the_copy_leaves_out_under_its_second_name() -> None:
 def test_view_that_goes_later(world: World) -> None:
     """What its files say of a time beyond the checkpoint keeps no view from being made until then."""
     view(world, 3)
-    world.bucket.metadata(ts(5))
-    assert of(world.once(), "d.v").error
+    assert of(world.once(5), "d.v").error
     world.bucket.schema("d.gone", ts(6), f"CREATE TABLE `gone` {BODY}", CREATE_TABLE)
     world.bucket.schema("d.v", ts(20), "DROP VIEW `d`.`v`", DROP_VIEW, ())
     for checkpoint, is_there in ((9, True), (30, False)):
-        world.bucket.metadata(ts(checkpoint))
-        assert not [table for table in world.once().tables if table.error]
+        assert not [table for table in world.once(checkpoint).tables if table.error]
         assert ("d.v" in {str(name) for name in world.records.structures}) is is_there
 
 
@@ -282,10 +265,8 @@ def test_view_whose_end_runs_when_its_table_comes(world: World) -> None:
             world.bucket.metadata(ts(9))
         elif rounds == 3:
             works.popleft()()
-        elif rounds == 5:
-            world.stop.requested.set()
 
-    assert running(world, act).checkpoint == ts(9)
+    assert running(world, act, rounds=5).checkpoint == ts(9)
     assert [str(name) for name, each in world.records.structures.items() if each.is_view] == []
     assert not [effect for effect in world.records.effects if "CREATE" in effect and "VIEW" in effect]
 
@@ -295,14 +276,12 @@ def test_view_whose_end_runs_when_its_table_comes(world: World) -> None:
 def test_view_whose_next_statement_was_interrupted(world: World, later: str, *, by_earlier_run: bool) -> None:
     """It is not made before that has its outcome: with the view there it would look as if it had taken effect."""
     world.bucket.create("d.u")
-    world.bucket.metadata(ts(2))
-    world.once()
+    world.once(2)
     decide(world, "pause", table="t", schema="d")
     world.bucket.schema("d.t", ts(3), "ALTER TABLE `t` ADD COLUMN `note` INT", ALTER, WIDER)
     world.bucket.schema("d.v", ts(4), "CREATE VIEW `d`.`v` AS SELECT * FROM `d`.`t`", CREATE_VIEW, WIDER)
     if by_earlier_run:
-        world.bucket.metadata(ts(5))
-        assert "here it would have id, name" in of(world.once(), "d.v").error
+        assert "here it would have id, name" in of(world.once(5), "d.v").error
     kind, columns = (DROP_VIEW, ()) if "DROP" in later else (CREATE_VIEW, ID_NAME)
     world.bucket.schema("d.v", ts(6), later, kind, columns)
     world.bucket.metadata(ts(9))
@@ -354,10 +333,8 @@ def test_view_that_is_made_while_the_state_is_read(world: World, *, was_left_out
             decide(world, "resume", table="u", schema="d")
         elif rounds == 3:
             works.popleft()()
-        elif rounds == 5:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=5)
     assert (summary.checkpoint, summary.halted) == (ts(9), ())
     reads = "`d`.`gone`" if was_left_out else "`d`.`t`"
     assert effects_on_views(world) == [f"CREATE {reads}", "DROP `d`.`v`"]
@@ -390,8 +367,7 @@ def test_view_from_before_the_copy_whose_end_was_interrupted() -> None:
     world = WithCopies(copy, initial=True)
     world.bucket.create("d.t")
     view(world, 3)
-    world.bucket.metadata(ts(12))
-    assert of(world.once(), "d.v").error
+    assert of(world.once(12), "d.v").error
     world.bucket.schema("d.v", ts(13), "DROP VIEW `d`.`v`", DROP_VIEW, ())
     world.bucket.metadata(ts(20))
     # After the view's own statement.
@@ -404,8 +380,7 @@ def test_view_from_before_the_copy_whose_end_was_interrupted() -> None:
 def test_rename_of_a_view_that_was_left_out_at_the_checkpoint(world: World) -> None:
     """It takes no other view along that has come to have the old name since."""
     world.bucket.schema("d.w", ts(4), "RENAME TABLE `d`.`v` TO `d`.`w`", RENAME, SHOWN)
-    world.bucket.metadata(ts(4))
-    assert "d.v is no view in the target" in of(world.once(), "d.w").error
+    assert "d.v is no view in the target" in of(world.once(4), "d.w").error
     view(world, 6, reads="`d`.`t`")
     world.bucket.metadata(ts(9))
     killed_at(world, "after MemoryTarget.execute_ddl")
@@ -417,12 +392,10 @@ def test_rename_of_a_view_that_was_left_out_at_the_checkpoint(world: World) -> N
 def test_view_that_somebody_has_dropped(world: World) -> None:
     """Its DROP has nothing to do, and holds up nothing."""
     view(world, 3, reads="`d`.`t`")
-    world.bucket.metadata(ts(5))
-    world.once()
+    world.once(5)
     del world.records.structures[TableName(schema="d", table="v")]
     world.bucket.schema("d.v", ts(6), "DROP VIEW `d`.`v`", DROP_VIEW, ())
-    world.bucket.metadata(ts(9))
-    summary = world.once()
+    summary = world.once(9)
     assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(9), (), ())
     assert [entry.note for entry in world.records.journal.values() if "no such view" in entry.note]
 
@@ -439,8 +412,7 @@ def test_view_that_the_next_owner_has_replaced(world: World) -> None:
             world.tick = str
             world.clock.advance(100)
             world.bucket.schema("d.v", ts(6), f"{replaced}`u`", CREATE_VIEW, WIDER)
-            world.bucket.metadata(ts(9))
-            assert not world.once().halted
+            assert not world.once(9).halted
 
     world.tick = tick
     with pytest.raises(LeaseLost):
@@ -454,8 +426,7 @@ def test_view_that_is_replaced(world: World) -> None:
     view(world, 3)
     view(world, 4, reads="`d`.`t`", replaces=True)
     world.bucket.schema("d.gone", ts(5), f"CREATE TABLE `gone` {BODY}", CREATE_TABLE)
-    world.bucket.metadata(ts(9))
-    assert not [table for table in world.once().tables if table.error]
+    assert not [table for table in world.once(9).tables if table.error]
     assert [effect.rpartition(" ")[2] for effect in world.records.effects if "VIEW" in effect] == ["`d`.`t`"]
 
 
@@ -466,8 +437,7 @@ def test_view_over_a_table_that_is_halted(world: World) -> None:
     view(world, 4, reads="`d`.`t` JOIN `d`.`u` JOIN `d`.`late`")
     world.bucket.rows("d.t", 1, row("d.t", 6, "1", '"one"'))
     world.bucket.schema("d.late", ts(7), f"CREATE TABLE `late` {BODY}", CREATE_TABLE)
-    world.bucket.metadata(ts(9))
-    summary = world.once()
+    summary = world.once(9)
     assert [table.table for table in summary.halted] == ["d.u"]
     assert not summary.waiting
     assert world.records.tables["`d`.`u`"].checkpoint == ts(3)
@@ -491,8 +461,7 @@ def test_view_behind_a_table_that_is_halted(*, of_view: bool) -> None:
         world.bucket.schema("d.old", ts(4), "RENAME TABLE `d`.`u` TO `d`.`old`", RENAME)
         view(world, 6, reads="`d`.`t` JOIN `d`.`old`")
     world.bucket.rows("d.t", 1, row("d.t", 7, "1", '"one"'))
-    world.bucket.metadata(ts(9))
-    summary = world.once()
+    summary = world.once(9)
     assert [table.table for table in summary.halted] == [halted]
     assert of(summary, "d.t").checkpoint == ts(9)
     assert world.rows("d.t") == [{"id": "1", "name": "one"}]
@@ -503,8 +472,7 @@ def test_view_that_stands_still(world: World) -> None:
     world.bucket.schema("d.v", ts(3), "CREATE VIEW `d`.`v` AS SELECT LOAD_FILE('x') FROM `d`.`t`", CREATE_VIEW, SHOWN)
     view(world, 4, reads="`d`.`t`", replaces=True)
     world.bucket.rows("d.t", 1, row("d.t", 6, "1", '"one"'))
-    world.bucket.metadata(ts(9))
-    summary = world.once()
+    summary = world.once(9)
     assert ([table.table for table in summary.halted], summary.waiting) == (["d.v"], ())
     assert world.rows("d.t") == [{"id": "1", "name": "one"}]
 
@@ -512,14 +480,13 @@ def test_view_that_stands_still(world: World) -> None:
 @pytest.mark.parametrize("verb", ["replace", "skip", "done"])
 def test_operator_decides(world: World, verb: Literal["done", "skip", "replace"]) -> None:
     """A view that is left out can be given another statement, or be left so for good."""
-    identity = view(world, 3, reads="`t`")
+    view(world, 3, reads="`t`")
     world.bucket.create("e.t")
-    world.bucket.metadata(ts(5))
-    left_out = of(world.once(), "d.v")
+    left_out = of(world.once(5), "d.v")
     assert "all of these can be meant: d.t, e.t" in left_out.error
     text = "CREATE VIEW `d`.`v` AS SELECT `id` FROM `e`.`t`"
     statement = text if verb == "replace" else ""
-    world.records.decisions[identity] = Decision(verb=verb, statement=statement, decided_at="now", decided_by="me")
+    answer(world, verb, statement)
     assert not [table for table in world.once().tables if table.error]
     assert [effect for effect in world.records.effects if "VIEW" in effect] == ([text] if statement else [])
     assert not [table for table in world.once().tables if table.error]
@@ -536,9 +503,7 @@ def test_late_view_under_the_name_of_a_dropped_table(world: World, end: str) -> 
     else:
         world.bucket.schema("d", ts(4), end, 2, ())
         world.bucket.schema("d", ts(5), "CREATE DATABASE `d`", 1)
-    world.bucket.metadata(ts(9))
-    world.once()
+    world.once(9)
     view(world, 7, reads="`e`.`t`")
-    world.bucket.metadata(ts(12))
-    world.once()
+    world.once(12)
     assert [effect for effect in world.records.effects if "VIEW" in effect]

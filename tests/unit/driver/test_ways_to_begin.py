@@ -36,8 +36,7 @@ def test_a_feed_that_begins_with_a_copy_without_rows(caplog: pytest.LogCaptureFi
     world.copy.add("shop.b")
     world.bucket.create("shop.a", "shop.b")
     world.bucket.rows("shop.a", 1, row("shop.a", 8, "2", '"new"', operation="U"))
-    world.bucket.metadata(ts(10))
-    assert not world.once().halted
+    assert not world.once(10).halted
     assert names_in(world, "shop.a") == {"2": "new"}
     assert f"{NO_ROWS}shop.a, shop.b" in caplog.text
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.harness.small_bucket import row, ts
-from tests.unit.driving import World, of, running
+from tests.unit.driving import Killed, World, of, running
 
 RENAME = 14
 CALLS_OF_STATE = tuple(f"before Memory{part}." for part in ("Lease", "Progress", "Journal", "History", "Decisions"))
-
-
-class Killed(BaseException):
-    """The end of a process."""
 
 
 @pytest.fixture
@@ -44,10 +40,8 @@ def test_nothing_runs_before_the_last_step_is_there(world: World) -> None:
             assert names(world, "shop.z") == ["other"]
             assert world.records.checkpoint == ts(4)
             world.bucket.schema("shop.y", ts(4), "RENAME TABLE `shop`.`tmp` TO `shop`.`y`", RENAME)
-        else:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=2)
     assert summary.checkpoint == ts(6)
     assert (names(world, "shop.x"), names(world, "shop.y")) == (["was y"], ["was x"])
 
@@ -67,7 +61,7 @@ def test_half_done_at_the_checkpoint(world: World) -> None:
     world.tick = str
     world.clock.advance(1_000)
     assert names(world, "shop.tmp") == ["was x"]
-    summary = running(world, lambda _: world.stop.requested.set())
+    summary = running(world, rounds=1)
     assert (names(world, "shop.x"), names(world, "shop.y")) == (["was y"], ["was x"])
     assert summary.checkpoint == ts(4)
 
@@ -111,10 +105,8 @@ def test_last_step_that_never_comes(world: World) -> None:
         elif rounds == 2:
             assert world.records.tables["`shop`.`tmp`"].state != "halted"
             world.clock.advance(10)
-        else:
-            world.stop.requested.set()
 
-    summary = running(world, act)
+    summary = running(world, act, rounds=3)
     halted = of(summary, "shop.tmp")
     assert halted.state == "halted"
     assert f"shop/y/meta/schema_{ts(4)}_" in halted.error
