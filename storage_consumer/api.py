@@ -17,8 +17,7 @@ from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.bucket.stores import open_storage
 from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.clock import Clock, Stop, StopSignal, SystemClock
-from storage_consumer.config.export_uris import with_time_zone
-from storage_consumer.config.load import Loaded, load, load_source
+from storage_consumer.config.load import Loaded, load, load_source, with_time_zone
 from storage_consumer.config.options import Options
 from storage_consumer.config.private_files import remove_secrets, write_secrets
 from storage_consumer.config.settings import Server

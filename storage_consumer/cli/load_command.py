@@ -19,8 +19,7 @@ from storage_consumer.cli.screen import message, table, wrapped
 from storage_consumer.cli.verbs import LoadFlags, TableFlags
 from storage_consumer.clock import counted
 from storage_consumer.config.commands import command
-from storage_consumer.config.export_uris import with_time_zone
-from storage_consumer.config.load import load_carried, load_source
+from storage_consumer.config.load import load_carried, load_source, with_time_zone
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableName
 from storage_consumer.operating.compared_source import NotComparable

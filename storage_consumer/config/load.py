@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from storage_consumer.config import parsers
 from storage_consumer.config.commands import given_again
-from storage_consumer.config.export_uris import OF_DUMPLING, parse_export, with_time_zone
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, ENVIRONMENT_PREFIX, OPTIONS, OWN_TABLE
 from storage_consumer.config.parsers import Parser, did_you_mean
 from storage_consumer.config.private_files import password_in
@@ -20,6 +19,7 @@ from storage_consumer.config.settings import (
     Config,
     CsvOptions,
     Downstream,
+    DumpOptions,
     LeftOut,
     Limits,
     Loading,
@@ -48,12 +48,15 @@ from storage_consumer.config.table_filter import (
     taken_from_reserved,
 )
 from storage_consumer.config.uris import (
+    STORE_PARAMETERS,
     UNNEEDED,
     Uri,
     default_port,
     environment_secrets,
+    is_secret,
     mask_uri,
     parse_downstream,
+    parse_store,
     place_of,
     store_secrets,
 )
@@ -579,3 +582,119 @@ def _file_notices(sources: Sources) -> Iterator[str]:
                 f"{document.source}: its changefeed writes to another place than --upstream-uri names. Its settings are taken, but its "
                 "start_ts is not: give --start-ts if the bucket is the same"
             )
+
+
+# exports: where one is, and how it was written
+
+_OF_PLACES = ("endpoint", "region", "force-path-style", "account-name")
+"""Parameters of a store that say where its server is."""
+TIME_ZONE = "time-zone"
+"""Parameter for the zone of TIMESTAMPs: of exports, only SQL files may begin with theirs."""
+_DIALECTS = {"default": "raw", "snowflake": "hex", "redshift": "hex", "bigquery": "base64"}
+_OF_CSV = ("csv-separator", "csv-delimiter", "csv-null-value", "csv-line-terminator")
+_OF_STORES = frozenset[str]().union(*STORE_PARAMETERS.values())
+OF_DUMPLING = frozenset(("escape-backslash", "no-header", "csv-output-dialect", *_OF_CSV))
+"""Options of Dumpling that change what its files mean, and that none of them shows."""
+_OF_EXPORTS = OF_DUMPLING | _OF_STORES | {TIME_ZONE}
+
+
+def export_origin(uri: str, bucket: Upstream) -> Upstream:
+    """Return an export's store, and its format as its URI says; raise `ConfigError`.
+
+    It is read with the bucket's credentials. In the same kind of store it is on the bucket's server
+    unless its URI names another one.
+    """
+    parsed = parse_export(uri)
+    origin = Upstream(
+        **place_of(parsed),
+        protocol="dump-sql",
+        time_zone=parsed.value(TIME_ZONE, parsers.time_zone, ""),
+        dump=_dump_options(parsed),
+    )
+    if origin.scheme == bucket.scheme and not origin.role_arn:
+        origin = replace(origin, role_arn=bucket.role_arn, external_id=bucket.external_id)
+    if origin.scheme != bucket.scheme or any(parsed.parameters.get(name) for name in _OF_PLACES):
+        return origin
+    return replace(
+        origin,
+        endpoint=bucket.endpoint,
+        region=bucket.region,
+        force_path_style=bucket.force_path_style,
+        account_name=bucket.account_name,
+    )
+
+
+def parse_export(text: str) -> Uri:
+    """Parse an export's URI; raise `ConfigError` if it is unreadable or has a secret.
+
+    The URI is stored with the load, and shown.
+    """
+    uri = parse_store("dump", text, _OF_EXPORTS)
+    if given := sorted(filter(is_secret, _OF_STORES & uri.parameters.keys())):
+        raise uri.error(
+            f"{', '.join(f'`{name}`' for name in given)}: no secret belongs here, because the URI is stored and shown. An export is read "
+            "with the credentials of the bucket, which --upstream-uri or the environment gives"
+        )
+    if uri.parameters.get(TIME_ZONE, "").lower() == "system":
+        raise uri.error(
+            f"`{TIME_ZONE}`: give the zone by its name, such as UTC or +08:00: every process reads this URI"
+        )
+    _dump_options(uri)
+    uri.value(TIME_ZONE, parsers.time_zone, "")
+    return uri
+
+
+def with_time_zone(uri: str, zone: str) -> str:
+    """Return an export's URI with its TIMESTAMPs' zone; raise `ConfigError` for two zones."""
+    parsed = parse_export(uri)
+    if not zone:
+        return uri
+    known = parsed.parameters.get(TIME_ZONE, zone)
+    if known != zone:
+        raise parsed.error(f"`{TIME_ZONE}` is {known}, --dump-tz {zone}: give one of them")
+    if TIME_ZONE in parsed.parameters:
+        return uri
+    # A plus in a parameter stays a plus, so an offset needs no escape.
+    complete = f"{uri}{'&' if '?' in uri else '?'}{TIME_ZONE}={zone}"
+    parse_export(complete)
+    return complete
+
+
+def refuse_inside(origin: Upstream, bucket: Upstream) -> None:
+    """Raise `ConfigError` if an export would be written among the changefeed's files."""
+    is_same_store = (origin.scheme, origin.endpoint, origin.account_name) == (
+        bucket.scheme,
+        bucket.endpoint,
+        bucket.account_name,
+    )
+    if is_same_store and f"{origin.root}/".startswith(f"{bucket.root}/"):
+        raise ConfigError(
+            f"--dump {origin.identity} is in the changefeed's own folder, where nothing may be written: give another one, beside it"
+        )
+
+
+def below(uri: str, folder: str) -> str:
+    """Return the URI of a folder below that of an export."""
+    place, mark, parameters = uri.partition("?")
+    return f"{place.rstrip('/')}/{folder}{mark}{parameters}"
+
+
+def _dump_options(uri: Uri) -> DumpOptions:
+    """Return how the files are written, by Dumpling's own options."""
+    plain = DumpOptions()
+    usual = (plain.separator, plain.delimiter, plain.null, plain.terminator)
+    separator, delimiter, null, terminator = (
+        str(parsers.unescaped(uri.parameters.get(name, default))) for name, default in zip(_OF_CSV, usual, strict=True)
+    )
+    if not (separator and terminator):
+        raise uri.error(f"`{_OF_CSV[0]}` and `{_OF_CSV[3]}` cannot be empty")
+    dialect = uri.value("csv-output-dialect", parsers.choice(*_DIALECTS), "default")
+    return DumpOptions(
+        escape_backslash=uri.value("escape-backslash", parsers.boolean, plain.escape_backslash),
+        header=not uri.value("no-header", parsers.boolean, not plain.header),
+        binary=_DIALECTS[dialect],  # type: ignore[arg-type]  # a value of the table above
+        separator=separator,
+        delimiter=delimiter,
+        null=null,
+        terminator=terminator,
+    )

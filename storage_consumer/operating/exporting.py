@@ -29,8 +29,7 @@ from storage_consumer.bucket.storage import Folder, Storage
 from storage_consumer.bucket.stores import open_folder, open_storage
 from storage_consumer.bucket.table_statements import is_temporary, read_create_table
 from storage_consumer.clock import Pace, some_of
-from storage_consumer.config.export_uris import below, export_origin, parse_export, refuse_inside
-from storage_consumer.config.load import Loaded
+from storage_consumer.config.load import Loaded, below, export_origin, parse_export, refuse_inside
 from storage_consumer.config.parsers import is_system
 from storage_consumer.config.settings import Loading, Secrets, Server, Upstream
 from storage_consumer.config.table_filter import table_rules

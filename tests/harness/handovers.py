@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from storage_consumer import Consumer
-from storage_consumer.config.export_uris import OF_DUMPLING
+from storage_consumer.config.load import OF_DUMPLING
 from storage_consumer.errors import ExportRefused
 from storage_consumer.summary import RoundSummary
 from tests.harness.corpora import Corpus, Cut

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from storage_consumer.bucket.export import read_export, refuse_unsaid
-from storage_consumer.config.export_uris import export_origin, parse_export
+from storage_consumer.config.load import export_origin, parse_export
 from storage_consumer.config.settings import Upstream
 from storage_consumer.driver.open_copies import with_form
 from storage_consumer.errors import ExportRefused

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.config.export_uris import export_origin, parse_export, with_time_zone
-from storage_consumer.config.load import load
+from storage_consumer.config.load import export_origin, load, parse_export, with_time_zone
 from storage_consumer.config.settings import DumpOptions, Upstream
 from storage_consumer.errors import ConfigError
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.config.commands import uri_of
-from storage_consumer.config.export_uris import export_origin
-from storage_consumer.config.load import Loaded, load
+from storage_consumer.config.load import Loaded, export_origin, load
 from storage_consumer.config.uris import SCHEMES, STORE_PARAMETERS, parse_upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.telemetry import redact
