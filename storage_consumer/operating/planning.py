@@ -468,6 +468,8 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         # A plan is of a run without the copy that a new feed begins with.
         dump = config.loading.dump if is_new_feed(restart, floor) else ""
         config = replace(config, loading=replace(config.loading, no_copy=config.loading.no_copy or bool(dump)))
+        # How many jobs a pace makes of the rows shows only where they are written.
+        config = replace(config, tuning=replace(config.tuning, rows_per_second=0))
         manager = manager_of(config, restart, floor, clock.now())
         manager.quarantined.replace(state.entries())
         interval = config.tuning.full_listing_interval

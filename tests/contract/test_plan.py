@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,17 @@ def test_first_statements_are_checked(server: DatabaseServer, tmp_path: Path) ->
     }
     (unchecked,) = [each for each in found.statements if each.unknown]
     assert (unchecked.run, unchecked.outcome) == (("ALTER TABLE `twice` DROP INDEX `i`",), Outcome.RUN)
+
+
+def test_pace_and_transactions_left_out(mariadb: DatabaseServer, bucket: SmallBucket) -> None:
+    """A pace does not divide what a plan shows; rows that are left out do not count."""
+    options: dict[str, Any] = {"upstream_uri": bucket.uri, "downstream_uri": mariadb.uri, "config": CONFIG}
+    bucket.rows("d.b", 2, *(row("d.b", 3, str(key), '"x"') for key in range(2, 9_000)))
+    with Consumer(**options, rows_per_second=1, skip_commit_ts=f"d.b:{ts(2)}") as consumer:
+        found = consumer.plan(rows=True)
+    assert [
+        (each.table, each.rows, each.high) for wave in found.waves for each in wave.rows if each.table == "d.b"
+    ] == [("d.b", 8_998, ts(9))]
 
 
 def test_another_buckets_state(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
