@@ -238,7 +238,7 @@ def instant(value: object) -> int:
 
 
 def recent_instant(value: object, *, is_end: bool = False) -> int:
-    """Return a TSO as `parse_instant` does, or that of so long ago by this machine's clock, such as ``-1h30m``."""
+    """Return a TSO as `parse_instant` does, or of so long ago by this clock, as ``-1h30m``."""
     given = str(value).strip()
     if not given.startswith("-"):
         return parse_instant(given, is_end=is_end)

@@ -314,7 +314,7 @@ class Loading:
 
     @property
     def assumed(self) -> str:
-        """What is taken for granted of rows from before the bucket, and never looked at; empty for nothing."""
+        """What is taken for granted of rows from before the bucket, unread; empty for nothing."""
         if not self.no_copy:
             return ""
         at = self.start_ts

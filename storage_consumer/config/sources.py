@@ -180,7 +180,7 @@ def _is_of_cloud(printed: Mapping[str, Any]) -> bool:
 
 
 def _of_cloud(source: str, printed: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return a changefeed in the form of TiDB Cloud's API as TiCDC prints it; raise `ConfigError` for one without a bucket.
+    """Return a changefeed printed for TiDB Cloud's API; raise `ConfigError` without a bucket.
 
     The role or the keys in it are those that write, so they are left out.
     """

@@ -1,4 +1,6 @@
-"""Tables that may not be equal: changed in the target by others, without a statement, or read past a missing file.
+"""Tables that may differ: changed in the target by others, or read past a missing file.
+
+Changes by others are those without a statement.
 
 What they lack may be lost, which putting structure or file back does not cure.
 """
@@ -94,7 +96,10 @@ def doubt_without(step: DdlStep, context: RoundContext) -> None:
 
 
 def doubt_late(name: TableName, path: str, checkpoint: int, context: RoundContext) -> None:
-    """Store that a table is in doubt that had passed rows of a file, up to a checkpoint, before it was listed."""
+    """Store that a table is in doubt: it had passed rows of a file before that was listed.
+
+    They are those up to a checkpoint.
+    """
     reason = _LATE.format(path, checkpoint)
     _log.warning("storage_warning", text=reason)
     _doubt(name, (), reason, context)

@@ -353,7 +353,7 @@ class ConsumerService:
         return any(not each.refusal for each in found)
 
     def _busy(self) -> frozenset[str]:
-        """Return the tables that a running statement touches: it would change an operator's copy."""
+        """Return tables that a running statement touches: it would change an operator's copy."""
         if self._context is None:
             return frozenset()
         manager = self._context.manager
