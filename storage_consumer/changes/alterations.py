@@ -41,7 +41,10 @@ class Move(NamedTuple):
 
 
 def moves(name: TableName, low: int, high: int, known: Sequence[TableDefinition]) -> Iterator[Move]:
-    """Yield the moves of a table's rows with ``low < version <= high``, in order. `known`: all definitions, sorted by version."""
+    """Yield a table's moves with ``low < version <= high``, in order.
+
+    `known`: all definitions, sorted by version.
+    """
     first = bisect_right(known, low, key=lambda each: each.version)
     for place in takewhile(lambda place: known[place].version <= high, range(first, len(known))):
         definition = known[place]
@@ -50,7 +53,7 @@ def moves(name: TableName, low: int, high: int, known: Sequence[TableDefinition]
 
 
 def effect(definition: TableDefinition, name: TableName) -> str:
-    """Return what a statement did to the rows of a table, given by its folded name; empty if it moved none."""
+    """Return what a statement did to the rows of a table (folded name); empty if it moved none."""
     ddl, own = parsed(definition), definition.name.folded()
     if not own.table:
         is_drop = ddl.head[:1] == ("DROP",)
@@ -76,12 +79,15 @@ def effect(definition: TableDefinition, name: TableName) -> str:
 
 
 def brings_back(ddl: ParsedDdl) -> bool:
-    """Return whether a statement brings back rows of the past, without a change of any row in the files."""
+    """Return whether a statement brings back past rows without a row change in the files."""
     return ddl.head[:1] in _BACK
 
 
 def is_of_partitions(definition: TableDefinition) -> bool:
-    """Return whether a statement removes the rows of partitions, or puts others in their place, without a change of any row in the files."""
+    """Return whether a statement removes or replaces partitions' rows without row changes.
+
+    The files then hold no change of any such row.
+    """
     if definition.ddl_type in _OF_PARTITIONS or parsed(definition).exchanges_partition:
         return True
     return bool(statement_of(definition.query).find("{DROP|TRUNCATE} PARTITION", depth=0))
@@ -116,7 +122,7 @@ def default_in(query: str, name: str) -> GivenDefault:
 
 
 def _literal(query: str, part: Sequence[Token], *, is_whole: bool) -> GivenDefault:
-    """Return what a text begins with. `is_whole`: whether nothing may follow it, else it is an expression."""
+    """Return what a text begins with; `is_whole`: what follows makes it an expression."""
     begin = 1 if part and part[0].text.startswith("_") else 0
     rest = part[begin:]
     if not rest:
@@ -184,7 +190,7 @@ class Origin:
 def origins(
     columns: Sequence[TableColumn], steps: Sequence[TableDefinition], wanted: Sequence[str]
 ) -> dict[str, Origin]:
-    """Return for each wanted column after some steps, by folded name, where it comes from in rows with the structure `columns`.
+    """Return where wanted columns, by folded name, come from in rows with structure `columns`.
 
     `steps`: what came after that structure, in order. A column that they do not lead to is left
     out. Raises `NotReplicable` for a statement that may have rewritten values of such a column, or
@@ -275,7 +281,7 @@ def _added_with(column: TableColumn, step: TableDefinition) -> Origin:
 
 
 def _is_constant(column: TableColumn, value: str, kind: str) -> bool:
-    """Return whether a default is certainly the value that rows have, in the form in which values are read.
+    """Return whether a default is surely what rows have, in the form in which they are read.
 
     `kind`: of the literal in the statement that it was taken from.
     """
@@ -340,7 +346,9 @@ class TableHistory:
 
 
 def history_at(name: TableName, commit_ts: int, known: Sequence[TableDefinition]) -> TableHistory:
-    """Return the table that has a name at a commit-ts, after the statements at it. `known`: all definitions, in running order.
+    """Return the table with a name at a commit-ts, after its statements.
+
+    `known`: all definitions, in running order.
 
     Raises `NotReplicable` if there is none.
     """
@@ -449,7 +457,10 @@ def _in_short(definition: TableDefinition) -> str:
 
 
 def alterations(name: TableName, low: int, known: Sequence[TableDefinition]) -> Iterator[Alteration]:
-    """Yield what became of a table behind `low` (exclusive), in order. `known`: all definitions, in running order."""
+    """Yield what became of a table after `low` (exclusive), in order.
+
+    `known`: all definitions, in running order.
+    """
     table = _Table(name.folded())
     for definition in known:
         if parsed(definition).subject.folded() != table.name and not effect(definition, table.name):
@@ -478,7 +489,7 @@ class _Table:
         self.columns = definition.columns or self.columns
 
     def harm(self, definition: TableDefinition) -> str:
-        """Return what a statement did so that SQL on older rows would mean something else, in words; empty: nothing."""
+        """Return why SQL on older rows would mean something else after a statement; or empty."""
         if moved := effect(definition, self.name):
             return moved
         if not definition.is_ddl:
@@ -563,7 +574,7 @@ def _key(columns: _Columns) -> list[str]:
 
 
 def _changed(before: TableColumn, after: TableColumn, part: Column | None) -> str:
-    """Return what became of a column that stays. `part`: its new definition in the statement; None: it has none."""
+    """Return what became of a column that stays; `part`: its new definition, or None."""
     if part is None:
         return "" if _looks(before) == _looks(after) else f"changed column {after.name}"
     if not keeps_values(before, after):

@@ -39,7 +39,7 @@ Ranked = tuple[int, Change]
 
 
 def once(changes: Sequence[Ranked]) -> list[Change]:
-    """Return the changes of one table at one commit-ts, deletes before upserts, then by file and row; repeated ones once."""
+    """Return a table's changes of one commit-ts, each once: deletes, upserts, by file and row."""
     ordered = sorted(changes, key=_rank_of)
     if len({rank for rank, _ in ordered}) == 1:
         return [change for _, change in ordered]
@@ -94,7 +94,7 @@ class FileSpan:
         return self.work.file.stored.size
 
     def within(self, low: int, high: int) -> float:
-        """Return about how many of its bytes belong to a slice, as if its rows were spread evenly."""
+        """Return about how many of its bytes are a slice's, with rows spread evenly."""
         share = min(self.last, high) - max(self.first - 1, low)
         return self.size * max(0, share) / (self.last - self.first + 1)
 
@@ -127,7 +127,7 @@ class Ordered:
         return tuple(f"--skip-commit-ts {ts}: {counted(n, 'change')} left out" for ts, n in found)
 
     def events(self) -> Iterator[Event]:
-        """Yield all of them in order. Raises `UndecodableRow`, which names file and row, and what the storage raises."""
+        """Yield all events in order; raise `UndecodableRow`, or as the storage does."""
         statements = list(self.window.statements)
         for low, high, spans in self.parts():
             names = {span.work.structure.table.folded() for span in spans}
@@ -149,7 +149,7 @@ class Ordered:
         yield from statements
 
     def parts(self) -> Iterator[tuple[int, int, list[FileSpan]]]:
-        """Yield the window in slices: their borders (exclusive, inclusive), and the files that have rows there."""
+        """Yield the window's slices: borders (exclusive, inclusive), and files with rows there."""
         files = sorted(self.window.files, key=lambda work: (work.file.version, work.file.table_dir, work.file.order))
         everything = [
             FileSpan(rank=rank, work=work, first=self.window.low + 1, last=self.window.high)
@@ -174,7 +174,10 @@ class Ordered:
         return tally
 
     def changes_of(self, work: FeedFile, commit_range: CommitRange) -> Iterator[Change]:
-        """Yield the changes of a file, as it has them; an update is a delete and an insert where it moves its row to another key, or the table has none."""
+        """Yield a file's changes; some updates become a delete and an insert.
+
+        That is where the row moves to another key, or the table has none.
+        """
         tally = Tally()
         with self.whole_rows(work, tally):
             for row in self.decoder.rows(self.read(work, commit_range, tally)):
@@ -209,7 +212,7 @@ class Ordered:
             self.beyond.add(work.file)
 
     def refuse_cut(self) -> None:
-        """Raise `FilesMissing` if a file of the window was cut, before any of its changes is given."""
+        """Raise `FilesMissing` if a file of the window was cut, before any of its changes."""
         for work in self.window.files:
             if work.newest and self._is_cut(work.file):
                 self.tally(work, work.floor)
@@ -235,7 +238,7 @@ class Ordered:
 
 
 def _there(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
-    """Yield a file's blocks; raise `FilesMissing` if it is not there, or no longer as it was listed."""
+    """Yield a file's blocks; raise `FilesMissing` if it is not there as it was listed."""
     try:
         yield from blocks
     except FileNotFoundError as fault:
@@ -243,7 +246,7 @@ def _there(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
 
 
 def in_parts(change: RowChange, key: Sequence[int], *, both: bool = False) -> list[RowChange]:
-    """Return an update that moves its row to another key, or one of a row without a key, as a delete and an insert.
+    """Return an update of the key, or without key, as a delete and an insert.
 
     TiCDC itself writes it so unless told otherwise. Two rows that swap their keys could not be put
     in an order otherwise. Without a key, nothing tells that a delete and an insert of another
@@ -261,7 +264,7 @@ def in_parts(change: RowChange, key: Sequence[int], *, both: bool = False) -> li
 
 
 def slices(spans: Sequence[FileSpan], low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield borders (exclusive, inclusive) of slices that cover ``(low, high]`` and of which each holds about `most` bytes or fewer."""
+    """Yield slices (exclusive, inclusive) of ``(low, high]``, each of about `most` bytes."""
     inside = [span for span in spans if span.first <= high and span.last > low]
     if sum(span.within(low, high) for span in inside) <= most or high - low <= 1:
         yield low, high
@@ -295,7 +298,7 @@ class Patience:
         return self._since is not None
 
     def bear(self, fault: FilesMissing | StorageUnavailable, pause: float = 0.0) -> None:
-        """Return if there is time left to wait, after a pause in seconds; else raise what is missing."""
+        """Pause and return while there is time to wait; else raise what is missing."""
         now = self._clock.monotonic()
         self._since = now if self._since is None else self._since
         if now - self._since >= self.seconds:
@@ -341,7 +344,7 @@ class Feed:
         self.contents = Contents(storage, upstream, clock, Filter(rules, only=only))
 
     def events(self, low: int, high: int | None = None, wanted: Wanted = lambda _: True) -> Iterator[Event]:
-        """Yield what committed after `low` (exclusive) up to `high` (inclusive; None: the bucket's checkpoint).
+        """Yield what committed after `low` (exclusive) to `high` (inclusive; None: checkpoint).
 
         The same window gives the same events at any later time, while TiCDC keeps the files; only a
         statement at exactly the checkpoint may still be missing. Raises `ConfigError` for a window
@@ -360,7 +363,9 @@ class Feed:
         return self.contents.window(low, self.upto(high))
 
     def upto(self, high: int | None = None) -> int:
-        """Look at the bucket, and return up to which commit-ts (inclusive) a window to `high` is read, by default to the checkpoint.
+        """Poll the bucket; return the commit-ts (inclusive) to which a window to `high` is read.
+
+        By default that is the checkpoint.
 
         Raises `ConfigError` for a window beyond the checkpoint, and what `Contents.look` does.
         """
@@ -386,7 +391,7 @@ class Feed:
         patience: float = 0.0,
         retry_limit: float = 0.0,
     ) -> Iterator[Event | None]:
-        """Yield what committed after `low` (exclusive) as it becomes complete, and None whenever there is nothing more for now.
+        """Yield what committed after `low` (exclusive) once complete, and None if nothing is new.
 
         `wait` is called then, and returns whether to go on. `patience`: seconds to wait for a file
         that is missing. `retry_limit`: seconds to try again while a storage does not answer that
@@ -409,7 +414,7 @@ class Feed:
                 return
 
     def _next(self, rows: int, statements: int, missing: Patience, silent: Patience) -> Window | None:
-        """Look at the bucket, and return what is new in it; None if there is nothing, or while it cannot be read."""
+        """Poll the bucket and return what is new; None if nothing is, or it cannot be read."""
         window = None
         try:
             self.contents.look()
@@ -433,7 +438,7 @@ class Feed:
         return window
 
     def _persistently(self, window: Window, wanted: Wanted, silent: Patience) -> Iterator[Event | None]:
-        """Yield the events of a window, each once, and None whenever the storage does not answer; then it is read again."""
+        """Yield a window's events, each once, and None while the storage is silent; then retry."""
         given = 0
         while True:
             try:
@@ -449,7 +454,7 @@ class Feed:
                 return
 
     def _bear(self, fault: StorageUnavailable, silent: Patience) -> None:
-        """Return if the storage is to be tried again, and warn where that begins; else raise the fault.
+        """Return if the storage is to be tried again, with one warning; else raise the fault.
 
         One that never answered has a wrong address rather than an outage, and one that may be
         another changefeed's is not read on.

@@ -1,4 +1,4 @@
-"""The changes of one table of a bucket as Arrow record batches: in order and each once, or a file's rows as pieces.
+"""A table's changes as Arrow record batches: in order and once, or a file's rows as pieces.
 
 A piece has its rows in the order of the file and with whatever TiCDC delivered twice.
 """
@@ -119,14 +119,17 @@ def array_of(column: TableColumn, texts: Sequence[str | None] | pa.Array, protoc
 
 
 def digits_of(column: TableColumn, values: pa.Array) -> pa.Array:
-    """Return decimals that are to be texts, with all digits of the column's scale; they are given as decimals or texts, of this scale or a smaller one."""
+    """Return decimals as texts with all digits of the column's scale.
+
+    They are given as decimals or texts, of this scale or a smaller one.
+    """
     form = f".{column.scale or 0}f"
     texts = [None if value is None else format(Decimal(value), form) for value in values.to_pylist()]
     return pa.array(texts, pa.string())
 
 
 def _exists(text: str) -> bool:
-    """Return whether a calendar has a date, with a time or without; raise `ValueError` for a text that is none."""
+    """Return whether a calendar has a date, maybe with time; raise `ValueError` for no date."""
     if _MOMENT.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no date")
     try:
@@ -212,7 +215,10 @@ class Piece:
         ]
 
     def unshown(self) -> pa.Array:
-        """Return a text of what each change has beside the values of its columns: what was rescued, and dates that no calendar has; else null."""
+        """Return what each change has beside its columns, as text, or null.
+
+        That is what was rescued, and dates that no calendar has.
+        """
         parts = {name: array.to_pylist() for name, array in self.odd.items()}
         if RESCUED in self.columns:
             parts[RESCUED] = self.columns[RESCUED].to_pylist()
@@ -259,7 +265,7 @@ def holds(kind: pa.DataType, other: pa.DataType) -> bool:
 
 
 def pieces(ordered: Ordered, work: FeedFile, commit_range: CommitRange, asked: WantedColumns) -> Iterator[Piece]:
-    """Yield the changes of a file, in any order. Raises `UndecodableRow` and what the storage raises."""
+    """Yield a file's changes in any order; raise `UndecodableRow`, or as the storage does."""
     tally, single = Tally(), list[RowChange]()
     read = ordered.read(work, commit_range, tally)
     # Only row by row the old images are there.
@@ -327,7 +333,7 @@ class _Columns:
         values: Callable[[int], Sequence[str | None] | pa.Array],
         whole: Callable[[int], Offsets | None],
     ) -> Piece:
-        """Return the changes with the columns that are wanted; a column is given by its index in the layout.
+        """Return changes with the wanted columns, given by their indexes in the layout.
 
         `values`: its wire texts, or what `packed_array` makes of them; `whole`: its whole numbers,
         which may be None. Raises `UndecodableRow` for a text of another type.
@@ -436,7 +442,7 @@ def _tso(name: str, instant: Instant | None, *, is_end: bool = False) -> int | N
 
 
 def schema_of(structures: Iterable[Structure]) -> pa.Schema:
-    """Return the columns of all of a table's structures, the newest ones first, and what is known of each change.
+    """Return the columns of all structures, newest first, and what each change says of itself.
 
     Raises `ConfigError` where a column has changed its type so that no one type holds all of its
     values, or has a name of `META`.
@@ -454,7 +460,7 @@ def schema_of(structures: Iterable[Structure]) -> pa.Schema:
 
 
 def record_batches(ordered: Ordered, schema: pa.Schema, protocol: Protocol) -> Iterator[pa.RecordBatch]:
-    """Yield all changes in order, each once. Raises `UndecodableRow`, which names file and row, and what the storage raises."""
+    """Yield all changes in order, once; raise `UndecodableRow`, or as the storage does."""
     asked = WantedColumns(own=tuple(schema)[: -len(META)], protocol=protocol)
     for low, high, spans in ordered.parts():
         found = [
@@ -469,7 +475,7 @@ def record_batches(ordered: Ordered, schema: pa.Schema, protocol: Protocol) -> I
 
 
 def runs_of(ts: NDArray[Any], files: NDArray[Any]) -> tuple[Places, Places, Flags]:
-    """Return where the changes of each commit-ts begin and end among sorted ones, and whether they are in several files."""
+    """Return begin and end of each commit-ts in sorted changes, and if several files share it."""
     starts = np.flatnonzero(np.append(True, ts[1:] != ts[:-1]))
     is_several = np.minimum.reduceat(files, starts) != np.maximum.reduceat(files, starts)
     return starts, np.append(starts[1:], len(ts)), is_several

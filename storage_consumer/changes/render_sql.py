@@ -1,4 +1,4 @@
-"""Changes as SQL: what happened, or what takes it back; or why nothing would that means what it says."""
+"""Changes as SQL: what happened, or what takes it back; or why no SQL would mean that."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ UNDO_FOOT = "COMMIT;\n"
 
 
 def statements(protocol: Protocol, zone: str = "UTC") -> Callable[[Event], str]:
-    """Return the function from an event to the statement that repeats it, in a line. `zone`: the one that DDL was written in."""
+    """Return the function from event to its statement in a line; `zone`: the DDL's."""
 
     def line(event: Event) -> str:
         if isinstance(event, FeedStatement):
@@ -125,7 +125,7 @@ def _insertion(structure: Structure, values: Values, protocol: Protocol) -> str:
 
 
 def _update(structure: Structure, old: Values, new: Values, protocol: Protocol) -> str:
-    """Return the statement that turns a row from `old` into `new`; without a change it sets every column.
+    """Return the statement that turns row `old` into `new`; without a change it sets all.
 
     It sets columns of a moment also where they are the same: one with ON UPDATE CURRENT_TIMESTAMP
     would get that of the statement.
@@ -147,7 +147,7 @@ def _deletion(structure: Structure, values: Values, protocol: Protocol, given: S
 
 
 def _condition(structure: Structure, values: Values, protocol: Protocol, given: Sequence[int]) -> str:
-    """Return what holds for the row alone: its key, or where there is none all of its columns that are `given`."""
+    """Return the row's own condition: its key or, without one, all `given` columns."""
     places = structure.key or given
     if not places:
         raise NotReplicable(
@@ -199,7 +199,7 @@ _OF_VIEWS = frozenset((DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW))
 
 
 def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinition], protocol: Protocol) -> list[str]:
-    """Return the lines that take the events of a window back, the last one first; of a statement that changes nothing for them, a comment.
+    """Return the lines that undo a window's events, last first.
 
     `known`: all definitions, in running order. Raises `NotReplicable`, which names the event, where
     that is impossible: for a DDL statement of the window, or one after it that touches a table with

@@ -1,4 +1,4 @@
-"""Changes as lines of JSON: of our own, as canal's FlatMessage, or as Debezium's envelopes; and which changes are of a row with a given key.
+"""Changes as JSON lines: our own, canal's FlatMessage, Debezium's envelopes; and key filters.
 
 A FlatMessage is one as TiCDC itself writes canal-json (format sheet 5), without its extension. Of
 Debezium it is the form that its connector for MySQL writes without schemas: its documentation gives
@@ -61,7 +61,7 @@ def _set(elements: tuple[str, ...], text: str) -> str:
 
 
 def number_of_member(column: TableColumn, text: str) -> str:
-    """Return the number of an ENUM's or SET's value that is given by name, as a text; the name where the members are not known."""
+    """Return the number of a named ENUM or SET value; its name if members are unknown."""
     elements = column.elements
     if not elements:
         return text
@@ -94,13 +94,13 @@ class Images:
     def __init__(
         self, protocol: Protocol, read: Callable[[TableColumn, Protocol], Callable[[str], Any]] = json_reader
     ) -> None:
-        """Take wire texts as the data files' protocol gives them, and `read` those that are not NULL."""
+        """Take wire texts as the protocol gives them, and `read` those that are not NULL."""
         self._readers = lru_cache(maxsize=256)(
             lambda structure: [read(column, protocol) for column in structure.columns]
         )
 
     def of(self, change: Change) -> list[dict[str, Any] | None]:
-        """Return what a row was before and after a change, its columns by name; None where there is no image."""
+        """Return a row before and after a change, columns by name; None where there is no image."""
         given, columns, read = change.given(), change.structure.columns, self._readers(change.structure)
         images = (change.old, change.values) if change.operation in WORDS else (change.values, None)
         return [
@@ -112,7 +112,7 @@ class Images:
 
 
 def json_lines(protocol: Protocol) -> Callable[[Event], str]:
-    """Return the function from an event to its line. Bytes are base64; numbers beyond 53 bits are exact, for those who read them so."""
+    """Return the function from event to line; bytes are base64, numbers past 53 bits exact."""
     images = Images(protocol)
 
     def line(event: Event) -> str:
@@ -185,7 +185,7 @@ _PROMOTED = {"TINYINT": (127, 5), "SMALLINT": (32767, 4), "INT": (2**31 - 1, -5)
 
 
 def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Event], str]:
-    """Return the function from an event to its line; `now`: seconds since 1970-01-01 UTC, for the message's ``ts``."""
+    """Return the function from event to line; `now`: seconds since 1970, UTC, for ``ts``."""
     images = Images(protocol, _flat_reader)
 
     def line(event: Event) -> str:
@@ -268,7 +268,7 @@ _MOST_DIGITS_OF_MS = 3
 
 
 def debezium_envelopes(protocol: Protocol, now: Callable[[], float]) -> Callable[[Event], str]:
-    """Return the function from an event to its line; `now`: seconds since 1970-01-01 UTC, for the envelope's ``ts_ms``.
+    """Return the function from event to line; `now`: seconds since 1970, UTC, for ``ts_ms``.
 
     DECIMAL is text, as with ``decimal.handling.mode=string``, so that no digit is lost.
     """
@@ -372,7 +372,7 @@ _HEX = re.compile(r"0[xX]((?:[0-9A-Fa-f]{2})*)")
 
 
 def key_values(given: str) -> list[str]:
-    """Return the values that stand between commas, as in a CSV row; line breaks are characters as others."""
+    """Return comma-separated values as in a CSV row; line breaks are ordinary characters."""
     values = list[str]()
     end = -1
     while end < len(given):
@@ -388,13 +388,13 @@ class OfKey:
     """Says of each change whether it concerns the row with a primary key."""
 
     def __init__(self, given: Sequence[str], protocol: Protocol) -> None:
-        """Take the values of the key's columns, in the order of the table's columns. `protocol`: that of the files."""
+        """Take the key's values in the table's order of columns; `protocol`: the files'."""
         self.has_matched = False
         """Whether a change was of the row."""
 
         @lru_cache(maxsize=256)
         def parts(structure: Structure) -> list[tuple[int, Callable[[str | None], bool]]]:
-            """Return for each column of the key its index, and whether a wire text is the value that was given."""
+            """Return each key column's index, and whether a wire text is its given value."""
             columns = [structure.columns[place] for place in structure.key]
             if len(columns) != len(given):
                 names = ", ".join(column.name for column in columns) or "none"
@@ -407,7 +407,10 @@ class OfKey:
         self._parts = parts
 
     def __call__(self, change: Change) -> bool:
-        """Return whether a change concerns the row. Raises `NotReplicable` for a table whose key has another number of columns."""
+        """Return whether a change is of the row; raise `NotReplicable` for another key length.
+
+        That is a table whose key has another number of columns.
+        """
         parts = self._parts(change.structure)
         images = (change.values,) if change.old is None else (change.values, change.old)
         found = any(all(is_same(image[place]) for place, is_same in parts) for image in images)
@@ -416,7 +419,7 @@ class OfKey:
 
 
 class Whole:
-    """Says the same as an `OfKey`, for changes that are to be taken back: an update that moves a row to another key is taken whole or not at all."""
+    """Decides as an `OfKey` for undo: an update of the key is taken whole or not at all."""
 
     def __init__(self, of_key: OfKey) -> None:
         """Ask this of each change."""
@@ -424,7 +427,7 @@ class Whole:
         self._last: tuple[Change, bool] | None = None
 
     def __call__(self, change: Change) -> bool:
-        """Return whether a change concerns the row; the two parts of an update come one after the other.
+        """Return whether a change is of the row; an update's two parts come in sequence.
 
         Raises `NotReplicable` for an update of which only one part does, and what `OfKey` does.
         """
@@ -452,7 +455,7 @@ class Whole:
 
 
 def _equals(column: TableColumn, given: str, protocol: Protocol) -> Callable[[str | None], bool]:
-    """Return whether a wire text of a column is the value that a text means; none is if the text is no value of its type."""
+    """Return whether a wire text is a text's value; none is if the text has another type."""
     if column.type in BINARY_TYPES:
         wanted: bytes | None = None
         # Base64, or hexadecimal digits after ``0x``.

@@ -1,4 +1,4 @@
-"""Which files and statements of a bucket belong to a window of commit-ts, by the engine's own rules of whose they are.
+"""Which files and statements of a bucket are in a window of commit-ts, by the engine's rules.
 
 In which order its statements took effect, and which of them led to a table's structure. What a feed
 gives: changes of rows, and statements.
@@ -76,7 +76,7 @@ class Structure:
         return tuple(self.columns[place].name for place in self.key)
 
     def only(self, places: tuple[int, ...]) -> Structure:
-        """Return the structure of rows with nothing but the columns at these indexes, among which are the key's."""
+        """Return the structure of rows with only these columns, among which are the key's."""
         return replace(
             self,
             layout=replace(self.layout, columns=tuple(self.layout.columns[place] for place in places)),
@@ -121,7 +121,7 @@ class Change(NamedTuple):
         return self._replace(values=values or (), old=old, structure=self.structure.only(places))
 
     def given(self) -> tuple[int, ...]:
-        """Return the indexes of the columns that `values` has: of a partial delete only those of the handle key, which are never NULL."""
+        """Return the columns in `values`: of a partial delete the handle key, never NULL."""
         if self.operation != PARTIAL_DELETE:
             return tuple(range(len(self.values)))
         return tuple(place for place, text in enumerate(self.values) if text is not None)
@@ -146,7 +146,9 @@ not known.
 
 
 def in_running_order(known: Iterable[TableDefinition]) -> list[TableDefinition]:
-    """Return all definitions by version; those of one version so that each rename finds its new name free, as where names are swapped.
+    """Return definitions by version, and within one so that each rename's new name is free.
+
+    Names may be swapped in one version.
 
     A rename of such a swap that no file holds is among them (see `plan.planner.lost_rename`).
     """
@@ -159,7 +161,9 @@ def in_running_order(known: Iterable[TableDefinition]) -> list[TableDefinition]:
 
 
 def with_databases(ordered: Sequence[TableDefinition]) -> tuple[list[TableDefinition], dict[str, str]]:
-    """Return definitions in running order with the databases of the names that statements leave open, and path → why one stays open.
+    """Return definitions in running order with databases of open names.
+
+    Also path → why a name stays open.
 
     What the bucket shows of each database's tables at that time decides, by the rules of `homes`.
     """
@@ -195,7 +199,9 @@ def with_databases(ordered: Sequence[TableDefinition]) -> tuple[list[TableDefini
 
 
 def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> list[TableDefinition]:
-    """Return what was read of a table up to one of its versions, under the names that it had. `known`: all, in running order.
+    """Return a table's history up to a version, under all its names.
+
+    `known`: all definitions, in running order.
 
     A table that was made LIKE another one has the past of that, as of then.
     """
@@ -227,7 +233,7 @@ def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> li
 
 
 def _ordered(group: list[TableDefinition], there: _There) -> list[TableDefinition]:
-    """Return the definitions of one version in their order. `there`: the tables that there are before them, and then after them."""
+    """Order the definitions of one version; `there`: existing tables before, then after them."""
     waiting, ordered = list(group), list[TableDefinition]()
     while waiting:
         renames = ((each, parsed(each).renamed) for each in waiting)
@@ -292,7 +298,7 @@ class FeedFile:
     """Whether it may only be read as it was listed, as the files of an export."""
 
     def between(self, low: int, high: int) -> CommitRange:
-        """Return which of its rows count in a window, or a slice of one, with ``low < commit-ts <= high``."""
+        """Return which rows count in a window or slice, with ``low < commit-ts <= high``."""
         return CommitRange(low=max(low, self.floor), high=high)
 
 
@@ -314,7 +320,7 @@ class Contents:
     """What is known of a bucket: it grows with each look."""
 
     def __init__(self, storage: Storage, upstream: Upstream, clock: Clock, wanted: Filter) -> None:
-        """Take what `upstream` says was written to `storage`. `wanted`: leaves out all other tables."""
+        """Expect `upstream`'s files in `storage`; `wanted` leaves out all other tables."""
         self._upstream = upstream
         self.reader = StorageReader(storage, upstream, clock)
         """What lists the bucket, and knows whether it is still the same changefeed's."""
@@ -345,7 +351,7 @@ class Contents:
         """What is odd about the bucket, as far as it was looked at."""
 
     def look(self) -> None:
-        """See what is new. Raises `NoMetadata`, `StorageUnavailable`, and what the table that is meant cannot be read for."""
+        """Poll for what is new; raise `NoMetadata`, `StorageUnavailable` or the table's error."""
         poll = self.reader.poll()
         if not poll.checkpoint:
             raise NoMetadata(
@@ -388,7 +394,7 @@ class Contents:
     # windows
 
     def window(self, low: int, high: int, *, statements: tuple[int, int] | None = None) -> Window:
-        """Return what changes with ``low < commit-ts <= high`` are read from; `high` is at most the checkpoint.
+        """Return the changes with ``low < commit-ts <= high``; `high`: at most the checkpoint.
 
         `statements`: the same borders for statements, where they differ. Raises `FilesMissing` if a
         file of the window is missing, and `NotReplicable` if the values of a table cannot be read.
@@ -422,7 +428,10 @@ class Contents:
         )
 
     def in_force(self, low: int, high: int) -> Iterator[Structure]:
-        """Yield the structures that rows with ``low < commit-ts <= high`` may have, also where there are none; at least one of each table that has any."""
+        """Yield structures of rows with ``low < commit-ts <= high``, at least one per known table.
+
+        Also where there are no such rows.
+        """
         for table in self._tables():
             versions = [each for each in table.files.versions.values() if each.structure and each.structure.columns]
             versions.sort(key=lambda each: each.version)
@@ -455,11 +464,11 @@ class Contents:
         return version.sequences[file.sequence].done_upto
 
     def pass_over(self, file: DataFile, upto: int) -> None:
-        """Stop waiting for files of this one's sequence that are not there, up to a number (inclusive)."""
+        """Stop waiting for this sequence's missing files, up to a number (inclusive)."""
         self._manager.catalog.owner(file.version_key).files.pass_over({file.sequence: upto})
 
     def finish(self, files: Iterable[DataFile]) -> None:
-        """Note files that hold nothing beyond the windows that were read: no later window has them."""
+        """Note files without rows beyond the windows read: no later window has them."""
         for file in files:
             self._manager.catalog.owner(file.version_key).files.finish(file)
 
@@ -522,7 +531,7 @@ class Contents:
 
 
 def landmarks(definitions: Iterable[TableDefinition]) -> tuple[tuple[str, int], ...]:
-    """Return table directory and version of some schema files, by which a bucket is known again: the oldest and the newest."""
+    """Return the oldest and newest schema files' directories and versions as landmarks."""
     paths = (parse_other(each.path) for each in definitions)
     found = sorted({(path.version, path.table_dir) for path in paths if isinstance(path, SchemaPath)})
     return tuple(
@@ -531,7 +540,7 @@ def landmarks(definitions: Iterable[TableDefinition]) -> tuple[tuple[str, int], 
 
 
 def beyond(low: int, checkpoint: int) -> str:
-    """Return why a window that begins beyond the checkpoint gives no answer: an empty one would say that nothing changed."""
+    """Return why a window beyond the checkpoint gives no answer: empty would mean no changes."""
     return (
         f"the window begins at commit-ts {low + 1}, and the bucket is complete up to its checkpoint {checkpoint} only, so what changed since the "
         "beginning of the window is not known yet. Ask later, or from an earlier one on"
@@ -539,7 +548,7 @@ def beyond(low: int, checkpoint: int) -> str:
 
 
 def refuse_none(contents: Contents, asked: TableName | str | None, rules: Sequence[str]) -> None:
-    """Raise `ConfigError` if the bucket has no table that the filter's `rules` take, or none of it is the one that was `asked` for."""
+    """Raise `ConfigError` if no table fits the filter's `rules`, or none is the one `asked` for."""
     if (asked or rules) and not contents.has_tables:
         named = f"no table {asked or ''}".rstrip()
         within = f" that the filter ({', '.join(rules)}) takes" if rules else ""
@@ -547,7 +556,7 @@ def refuse_none(contents: Contents, asked: TableName | str | None, rules: Sequen
 
 
 def structure_under(layout: RowLayout, zone: str, generated: frozenset[str], version: int) -> Structure:
-    """Return the structure of rows whose TIMESTAMP values are to be those of UTC, whatever `zone` they were written in."""
+    """Return rows' structure with TIMESTAMPs converted to UTC from whatever `zone`."""
     return Structure(
         layout=replace(layout, zone="" if is_utc(zone) else zone),
         version=version,
@@ -559,5 +568,5 @@ def structure_under(layout: RowLayout, zone: str, generated: frozenset[str], ver
 
 
 def may_hold(file: DataFile, low: int) -> bool:
-    """Return whether a file may hold a row with a commit-ts above `low`: not one that was written before."""
+    """Return whether a file may hold a row above commit-ts `low`: not if written before."""
     return file.date >= oldest_open_date(low)[: len(file.date)]

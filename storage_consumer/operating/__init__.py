@@ -1,4 +1,4 @@
-"""What an operator's commands do beside a running consumer: `plan`, `doctor`, `verify`, `load`, retries.
+"""Operators' commands beside a running consumer: `plan`, `doctor`, `verify`, `load`, retries.
 
 * `planning`: a round that changes nothing. State, structure, statements and rows are doubles of the
   ports, so every rule is the engine's own. It cannot foresee a table's structure after a DDL: only

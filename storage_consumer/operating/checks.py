@@ -1,4 +1,7 @@
-"""The checks. Each takes the facts and returns a finding; its docstring says when it warns or fails. The reference page is made from here."""
+"""The checks. Each takes the facts and returns a finding.
+
+Its docstring says when it warns or fails. The reference page is made from here.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +167,10 @@ def _check(reads: str, remedy: str) -> Callable[[Judge], Judge]:
 
 @_check("one page of a listing", "Correct the URI or the keys, or grant ListBucket.")
 def bucket_reachable(facts: Facts) -> Finding:
-    """Fail if the store does not answer, refuses the keys or the right to list, or the bucket or folder does not exist. A run would end."""
+    """Fail if the store does not answer, refuses keys or listing, or lacks bucket or folder.
+
+    A run would end.
+    """
     _ = facts.storage
     return ok(f"{facts.upstream.identity} answers, and may be listed")
 
@@ -174,7 +180,10 @@ def bucket_reachable(facts: Facts) -> Finding:
     "Give the changefeed's own folder, repair the changefeed, or set the clock that is wrong.",
 )
 def bucket_metadata(facts: Facts) -> Finding:
-    """Fail if it is absent, or holds no checkpoint, or one that lies in the future. Nothing would be applied."""
+    """Fail if it is absent, or holds no checkpoint, or one that lies in the future.
+
+    Nothing would be applied.
+    """
     bucket = facts.bucket
     if bucket.checkpoint:
         return ok(f"metadata has the checkpoint {bucket.checkpoint} ({tso_time(bucket.checkpoint)})")
@@ -209,7 +218,10 @@ def bucket_checkpoint_age(facts: Facts) -> Finding:
     "See `storage-consumer inspect`, or grant GetObject.",
 )
 def bucket_layout(facts: Facts) -> Finding:
-    """Warn of objects that are skipped and of oddities; fail if the bucket cannot be inspected, as where files may be listed and not read."""
+    """Warn of skipped objects and of oddities; fail if the bucket cannot be inspected.
+
+    That is so where files may be listed and not read.
+    """
     bucket = facts.bucket
     if not bucket.layouts:
         return warn(
@@ -225,7 +237,10 @@ def bucket_layout(facts: Facts) -> Finding:
 
 @_check("the settings, beside what the files show", "Give the changefeed's TOML file with `--config`, and `--tz`.")
 def bucket_settings(facts: Facts) -> Finding:
-    """Fail if they contradict each other, or if one is missing that no file shows. Warn of what is assumed."""
+    """Fail if they contradict each other, or if one is missing that no file shows.
+
+    Warn of what is assumed.
+    """
     bucket = facts.bucket
     if against := bucket.contradictions:
         said = "; ".join(f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against)
@@ -264,7 +279,10 @@ def bucket_expiry(facts: Facts) -> Finding:
 
 @_check("the export of `--dump`, as `run` reads it", "See [copies](../guide/copy.md), or what the error names.")
 def bucket_export(facts: Facts) -> Finding:
-    """Fail if a new feed could not begin with it: a run would end. Whether tables and their columns fit, `plan` tells."""
+    """Fail if a new feed could not begin with it: a run would end.
+
+    Whether tables and their columns fit, `plan` tells.
+    """
     copy, seen = facts.export, facts.bucket.checkpoint
     future = refused_future(copy.snapshot, facts.now, seen)
     if why := future or gap_proof(copy.snapshot, facts.config.loading.start_ts, seen):
@@ -379,7 +397,10 @@ def target_local_infile(facts: Facts) -> Finding:
 
 @_check("the time zone of `--tz`", "Load the time zone tables.")
 def target_time_zone(facts: Facts) -> Finding:
-    """Warn if the server does not know it by name: backfilled defaults are off by the shift of summer time."""
+    """Warn if the server does not know it by name.
+
+    Backfilled defaults are then off by the shift of summer time.
+    """
     name = facts.downstream.time_zone
     if not converted_zone(name):
         return ok(f"{name or 'UTC'} needs no time zone tables")
@@ -439,7 +460,10 @@ def target_foreign_keys(facts: Facts) -> Finding:
     "Run the SET GLOBAL that is shown.",
 )
 def target_innodb(facts: Facts) -> Finding:
-    """Fail if InnoDB takes no writes; warn if keys are shorter than the source's, or tables without a key refused."""
+    """Fail if InnoDB takes no writes; warn if keys are shorter than the source's.
+
+    Warn also if tables without a key are refused.
+    """
     variables = facts.variables
     if variables.server_type == "tidb":
         return ok("TiDB has its own storage")
@@ -573,7 +597,10 @@ def network_clock(facts: Facts) -> Finding:
 
 @_check("the version of the state", "Use the right program, or another `--state-schema`.")
 def state_schema(facts: Facts) -> Finding:
-    """Fail if this program cannot use it; warn if the next run migrates it. None is fine: the first run creates it."""
+    """Fail if this program cannot use it; warn if the next run migrates it.
+
+    None is fine: the first run creates it.
+    """
     version, name = facts.state.version, facts.downstream.state_schema
     if version is None:
         return ok(f"there is no state: the first run creates it ({name})")
@@ -623,7 +650,9 @@ def examined(given: DoctorInput, groups: Collection[str] = tuple(GROUPS)) -> tup
 
 
 def found_by(name: str, facts: Facts, groups: Collection[str] = tuple(GROUPS)) -> Finding:
-    """Return what a check finds. Of facts that could not be read one check reports the fault, and the others were not looked at.
+    """Return a check's finding; if facts are unreadable, one check reports the fault.
+
+    The others were not looked at.
 
     `groups`: those that are examined; a check of another one reports nothing.
     """
@@ -647,7 +676,7 @@ class _StartFacts:
 
 
 def warn_at_start(query: Query, *, wants_local_infile: bool) -> None:
-    """Log what is worth a warning at the start of a run, by two queries about the server's settings.
+    """Log warnings at the start of a run, by two queries about the server's settings.
 
     Whatever fails here is logged at level debug: a run that cannot go on finds that out itself.
     """

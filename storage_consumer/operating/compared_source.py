@@ -1,4 +1,4 @@
-"""What a target is compared with: the server that the changefeed reads, as of the commit-ts that a table of the target has come to."""
+"""The other side of a comparison: the changefeed's server, as of a target table's commit-ts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ComparedSource:
     """One worker's way to the source of the tables. Only a TiDB can be read as of a commit-ts."""
 
     def __init__(self, reading: Reading, *, is_frozen: bool) -> None:
-        """Read on this connection; `is_frozen`: whether nothing writes to the server, so that it is read as it is."""
+        """Read on this connection; `is_frozen`: nothing writes to the server; read it as it is."""
         self._reading = reading
         self.shows_early = not is_frozen
         """Whether it may show the effect of a statement before its version, so that another cut may
@@ -33,7 +33,7 @@ class ComparedSource:
         """
 
     def opened(self, look: TableLook) -> tuple[ComparedTable, TableShape] | None:
-        """Return a table as of the checkpoint of a look, and its structure there; None if there is none.
+        """Return a table as of a snapshot's checkpoint, and its structure there, or None.
 
         Raises `NotComparable`, and what reading raises.
         """
@@ -60,7 +60,7 @@ class ComparedSource:
             self._reading.begin()
 
     def tables(self, ts: int) -> frozenset[TableName]:
-        """Return the tables with rows of their own at a commit-ts; none where that cannot be known any more."""
+        """Return tables with own rows at a commit-ts; none where that is no longer known."""
         try:
             self._begin(ts)
             found = self._reading.rows(

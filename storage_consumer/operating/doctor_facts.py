@@ -1,4 +1,4 @@
-"""The facts that checks judge, each read when it is first asked for, with a deadline: whatever fails to answer, the others go on."""
+"""The facts that checks judge, each read when first asked for, with its own deadline."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Unread(Exception):
 
 
 def read_within(seconds: float, read: Callable[[], Answer], check: str = "") -> Answer | Unread:
-    """Return what `read` returns, or why it returned nothing. It is left behind if it takes longer than `seconds`."""
+    """Return what `read` returns, or why not; abandon it if it takes longer than `seconds`."""
     found: list[Answer] = []
     faults: list[str] = []
 
@@ -96,10 +96,10 @@ class StateFacts:
 
 
 class Facts:
-    """What is known of bucket, target, state and machine. Each property raises `Unread` if it could not be read."""
+    """Facts on bucket, target, state and machine; unreadable properties raise `Unread`."""
 
     def __init__(self, given: DoctorInput, groups: Collection[str]) -> None:
-        """Prepare; nothing is read before it is asked for. `groups`: those whose checks will ask."""
+        """Prepare without reading; `groups`: those whose checks will ask."""
         self._given = given
         self._groups = groups
         self._known: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""An export of tables of a live TiDB, as of one TSO: for `load --source` and `run --source`, where nobody wants to run Dumpling.
+"""Export tables of a live TiDB as of one TSO, for --source without running Dumpling.
 
 It locks nothing and writes nothing at the source. While it runs, a transaction that stays open
 keeps TiDB's garbage collection from the snapshot. The file ``metadata`` comes last, so an export
@@ -47,7 +47,7 @@ from storage_consumer.telemetry import Log
 def opened_export(
     uri: str, bucket: Upstream, secrets: Secrets, *, is_taken: Callable[[TableName], bool] = lambda _: True
 ) -> tuple[OpenCopy, Storage]:
-    """Return the export at a URI as a copy, and the store of its files. `secrets`: the bucket's, with which it is read.
+    """Return the export at a URI as a copy, and its store, read with the bucket's `secrets`.
 
     `is_taken`: which tables are read. Raises `ConfigError` where the URI or the export cannot be
     used, and what storages raise.
@@ -162,7 +162,7 @@ def exported(
 
 
 class TablesOfFeed:
-    """The tables of a source whose changes a feed brings: what its own filter, the changefeed's and TiCDC's rule about keys take."""
+    """A source's tables that a feed brings, by its filter, the changefeed's and TiCDC's keys."""
 
     def __init__(self, loading: Loading, is_taken: Callable[[TableName], bool], *, case: bool = False) -> None:
         """Raise `ConfigError` for rules of the changefeed that cannot be read.
@@ -179,7 +179,7 @@ class TablesOfFeed:
         """Those that were left out for want of a key."""
 
     def __call__(self, name: TableName, *, is_keyed: bool) -> bool:
-        """Return whether a table is exported; `is_keyed`: whether it has a key by which TiCDC takes it."""
+        """Return whether to export a table; `is_keyed`: it has a key by which TiCDC takes it."""
         if not self._is_taken(name):
             return False
         if self._loading.source_rules and not self._rules.matches(name.schema, name.table):
@@ -193,7 +193,7 @@ class TablesOfFeed:
 def export_of_feed(
     loaded: Loaded, is_taken: Callable[[TableName], bool], ended: Callable[[], bool], judge: Judge
 ) -> str:
-    """Export all tables of `Loaded.source` that the filters take into a new folder below `Loading.dump`; return the URI of that.
+    """Export the tables of `Loaded.source` to a new folder below `Loading.dump`.
 
     `ended`: whether the run has been asked to end; `judge`: see `exported`. Raises what `exported`
     does, and `Abandoned` once it has.
@@ -226,7 +226,7 @@ def export_of_feed(
 
 
 def open_export_folder(uri: str, loaded: Loaded) -> Folder:
-    """Return the folder for an export, with the bucket's credentials; raise `ConfigError` if it lies inside the bucket."""
+    """Return an export's folder with the bucket's credentials; raise `ConfigError` if inside it."""
     origin = export_origin(uri, loaded.config.upstream)
     refuse_inside(origin, loaded.config.upstream)
     return open_folder(origin, loaded.secrets)
@@ -284,7 +284,7 @@ def _workers(source: Server, pace: Pace, number: int) -> Iterator[_Workers]:
 
 
 def _all_of(reading: Reading, snapshot: int, wanted: TablesOfFeed) -> tuple[list[TableName], dict[TableName, str]]:
-    """Return the tables of the source that are wanted, and the statements of the views over them; raise `ConfigError` if there are none."""
+    """Return the wanted tables and statements of their views; raise `ConfigError` without any."""
     reading.begin_at(snapshot)
     keyed = {(text_of(schema), text_of(table)) for schema, table in reading.rows(_KEYED)}
     kinds: dict[str, list[TableName]] = {"BASE TABLE": [], "VIEW": []}
@@ -346,7 +346,7 @@ class _Writing:
         self._written = set()
 
     def empty_stale(self, name: TableName) -> None:
-        """Replace the files of given-up snapshots that were not written again by files without rows."""
+        """Empty the files of abandoned snapshots that were not written again."""
         # The newer snapshot may need fewer files; a folder takes objects, but gives none up.
         for path in self._stale - self._written:
             self.put(WrittenFile(path=path, content=data_file(name, 1, (), ()).content))
@@ -393,7 +393,7 @@ def _table(reading: Reading, name: TableName, writing: _Writing, workers: _Worke
 
 
 def _results(running: Iterable[Future[int]], most: int) -> Iterator[int]:
-    """Yield the results of all as they come; go on to another one while fewer than `most` have none yet."""
+    """Yield results as they come; begin another while fewer than `most` have none yet."""
     waiting: set[Future[int]] = set()
     for each in running:
         waiting.add(each)

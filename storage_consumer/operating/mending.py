@@ -1,4 +1,6 @@
-"""Rows that are not what the source has, written anew: `verify --repair` and `load --keys`, while a consumer goes on.
+"""Rewrite rows that differ from the source: `verify --repair` and `load --keys`.
+
+A consumer goes on meanwhile.
 
 A few keys at a time are deleted and written in one transaction, as the source holds them at one
 commit-ts. That is the table's checkpoint, or the end of the newest window whose tasks may have
@@ -169,7 +171,7 @@ class TableMending:
         return Mended(as_of=as_of, rows=rows, is_equal=is_equal, statements=tuple(shown))
 
     def _attempted(self, keys: Sequence[Key], deadline: float, *, only_show: bool) -> _Rows:
-        """Read and write some keys, again where the consumer was faster, or stands in the middle of something."""
+        """Read and write some keys, again where the consumer was faster or is amid a change."""
         while True:
             try:
                 found = self._read(keys)
@@ -192,7 +194,7 @@ class TableMending:
     # what is to be written
 
     def _looked(self) -> TableLook:
-        """Return what the state says of the table now; raise `_Overtaken` for what passes, `NotComparable` for what does not."""
+        """Return the table's state now; raise `_Overtaken` if that passes, else `NotComparable`."""
         self._there.begin()
         look = SnapshotState(self._there, self.target.settings.state_schema).look(self.table_key)
         if look is None:
@@ -207,7 +209,7 @@ class TableMending:
         return look
 
     def _sides(self, look: TableLook, ts: int, keys: Sequence[Key]) -> tuple[ComparedTable, ComparedTable, TableLayout]:
-        """Return the table at the source as of a commit-ts, the one of the target, and what both have in common."""
+        """Return the source's table at a commit-ts, the target's, and what both have in common."""
         opened = ComparedSource(self._here, is_frozen=self.is_frozen).opened(replace(look, checkpoint=ts))
         there = ComparedTable(self._there, look.target)
         shape = there.structure()
@@ -224,7 +226,7 @@ class TableMending:
         return here, there, layout
 
     def _read(self, keys: Sequence[Key]) -> _Rows:
-        """Return what the source has of some keys, at a commit-ts to which the stream leads without a statement."""
+        """Return the source's rows of some keys, at a commit-ts reached without a statement."""
         look = self._looked()
         ts = max(look.checkpoint, look.noted)
         if version := self.state.verified.next_statement(look.table, ts, ts + (SHOWN_EARLY << TSO_PHYSICAL_SHIFT)):
@@ -266,7 +268,7 @@ class TableMending:
     # writing
 
     def _write(self, found: _Rows) -> None:
-        """Write in one transaction, which ends as if it had never begun where the state has gone on."""
+        """Write in one transaction, rolled back where the state has moved on."""
         spec = JobSpec(
             origins=(_ORIGIN,),
             downstream=self._settings,
@@ -309,7 +311,7 @@ class TableMending:
     # afterwards
 
     def _are_equal(self, keys: Sequence[Key], ts: int) -> bool:
-        """Return whether both sides hold the same of these keys once the table has come to a commit-ts; False if it does not in time."""
+        """Return whether both sides' keys are equal once the table reaches a commit-ts in time."""
         deadline = time.monotonic() + self.wait
         while True:
             try:
@@ -332,7 +334,7 @@ class TableMending:
 
 
 def _lines(plan: TablePlan, work: JobFile, content: bytes) -> list[bytes]:
-    """Return the rows of a file of an export as the writer takes them; raise `RowRefused` for what cannot be read."""
+    """Return an export file's rows for the writer; raise `RowRefused` for unreadable ones."""
     kept = _Kept()
     items = sorted(
         read_files([work], {0: plan}, 1, lambda _: iter([content]), decoder_for(_ORIGIN)), key=lambda item: item[0]

@@ -1,4 +1,4 @@
-"""What a planned round stands on and comes to: the stored state with its writes in memory over it, and the plan as frozen records."""
+"""A planned round: the stored state with writes in memory over it, and the plan as records."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class PlannedStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWave:
-    """What is done together: the rows of all tables that can run, and then the statements whose tables have all arrived."""
+    """What is done together: rows of all runnable tables, then statements that they reached."""
 
     rows: tuple[PlannedRows, ...] = ()
     statements: tuple[PlannedStatement, ...] = ()
@@ -144,10 +144,10 @@ class Plan:
 
 
 class PlannedState:
-    """The double of `ports.State`. It is each of its parts itself, since no two of them have a method of one name."""
+    """Stands in for `ports.State`, and for each of its parts: their methods have unique names."""
 
     def __init__(self, stored: StateStore | None, on_refusal: Callable[[DdlStep, str], None]) -> None:
-        """Read from `stored`; None for a target without a state. `on_refusal` hears why a statement stops its table."""
+        """Read from `stored`, None without a state; `on_refusal` gets why a statement stops."""
         self._stored = stored
         self._on_refusal = on_refusal
         self._entries: dict[DdlId, JournalEntry] = {}
@@ -294,7 +294,7 @@ class PlannedLease:
 
 
 def decided(restart: Restart, foreseen: Iterable[Foreseen]) -> Restart:
-    """Return what an earlier run left, as the next round finds it once it has obeyed these decisions."""
+    """Return the stored state as the next round finds it after obeying these decisions."""
     for each in foreseen:
         key, table, verb = each.decision.table_key, each.table, each.decision.verb
         # A decision takes the place of an earlier one, even where it is refused.

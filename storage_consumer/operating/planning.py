@@ -134,14 +134,14 @@ class PlannedStructure:
         return self._real.existing(rest) | {name: table.name for name, table in planned.items()}
 
     def _divided(self, wanted: Iterable[TableName]) -> tuple[dict[TableName, TargetTable], list[TableName]]:
-        """Return what planned statements leave of these names, and the names that are still as in the target."""
+        """Split names into what planned statements leave of them and those still in the target."""
         names = list(wanted)
         planned = {name.folded(): self._changed.get(name.folded()) for name in names}
         there = {name: table for name, table in planned.items() if table is not None}
         return there, [name for name in names if not self._is_changed(name)]
 
     def database_collation(self, schema: str) -> str | None:
-        """Return the default collation of a database: "" for the source's, None if it is not there by then."""
+        """Return a database's default collation: "" if the source's, None if it will not exist."""
         name = TableName(schema=schema, table="")
         if self._is_changed(name):
             return None if self._changed[name.folded()] is None else ""
@@ -156,7 +156,7 @@ class PlannedStructure:
         return [], {}
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
-        """Return a digest of the structure of these tables, or a constant where planned statements change one."""
+        """Return a digest of these tables' structure, or a constant if a plan changes one."""
         wanted = list(names)
         return "changed" if any(map(self._is_changed, wanted)) else self._real.fingerprint(wanted)
 
@@ -197,7 +197,7 @@ class PlannedStructure:
         version: int,  # noqa: ARG002 - the clock of a planned statement does not matter
         ignorable: frozenset[int] = frozenset(),
     ) -> DdlAnswer:
-        """Note one statement, and what it changes; return the server's answer, or raise it if it is not `ignorable`.
+        """Note a statement and its changes; return the server's answer, raised unless `ignorable`.
 
         Nothing is compared where an earlier statement has changed a table.
         """
@@ -233,7 +233,7 @@ class PlannedStructure:
     def _refusal(
         self, needed: Sequence[TableName], made: Sequence[TableName], missing: tuple[int, int]
     ) -> tuple[int, str]:
-        """Return number and text of the answer about names that have to be there, or may not be there yet; 0 if there is none.
+        """Return number and text of the answer about names that must exist, or not; 0 for none.
 
         `missing`: the numbers for a database and a table.
         """
@@ -249,7 +249,7 @@ class PlannedStructure:
 
 
 def _planned(there: PlannedStructure, name: TableName, former: TableName | None, step: DdlStep) -> TargetTable:
-    """Return what is known of a table that a statement changes: by the schema file where it is the file's own."""
+    """Return a table as a statement leaves it, by its own schema file if there is one."""
     definition = step.definition
     before = there.read([former]).get(former.folded()) if former is not None and former.table else None
     table = before or TargetTable(name=name, columns=(), unique_keys=(), is_view=step.makes_view)
@@ -269,7 +269,7 @@ def _planned(there: PlannedStructure, name: TableName, former: TableName | None,
 
 
 class PlannedDdl:
-    """The double of `ports.Ddl`: the engine's own runner, over a target that only notes what it is to send."""
+    """Stands in for `ports.Ddl`: the engine's runner over a target that only notes."""
 
     def __init__(
         self,
@@ -338,12 +338,12 @@ def planned_statement(
 
 
 def reasons_of(note: str) -> tuple[str, ...]:
-    """Return a note in words: what it says of a difference between the servers becomes its reason."""
+    """Return a note in words: a difference between servers becomes its reason."""
     return tuple(f"{each}: {DIFFERENCES[each]}" if each in DIFFERENCES else each for each in note.split("; ") if each)
 
 
 class PlannedRowJobs(Silent):
-    """The double of `ports.RowPipeline`. As the round's `Progress` it hears how much there is to read."""
+    """Stands in for `ports.RowPipeline`; as the round's `Progress` it gets the amount to read."""
 
     cores = 1
 
@@ -355,7 +355,7 @@ class PlannedRowJobs(Silent):
         *,
         reads: bool | None,
     ) -> None:
-        """Give the rows of each job to `record`; `name_of` returns the name in the bucket of a table's key.
+        """Give each job's rows to `record`; `name_of`: a table key's name in the bucket.
 
         `reads`: whether to count rows, by reading the files; None reads them if they are few.
         """
@@ -415,7 +415,7 @@ class Heard:
     texts: list[str] = field(default_factory=list)
 
     def __call__(self, event: str, _: int, fields: Mapping[str, object]) -> None:
-        """Keep a warning about bucket or settings; what the round says of itself is part of the plan already."""
+        """Keep warnings about bucket or settings; the plan has what the round says of itself."""
         text = str(fields.get("text", "")) if event in _TEXTS else ""
         if event == "checkpoint_missing":
             text = "the bucket has no readable metadata: nothing is applied before TiCDC writes it"
@@ -520,7 +520,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
 
 
 def _judge_copy(sources: PlanSources, context: RoundContext, ddl: Ddl, dump: str) -> None:
-    """Raise what a run raises for the copy that a new feed begins with; `dump`: its URI, "" for none."""
+    """Raise what a run raises for a new feed's copy; `dump`: its URI, "" for none."""
     if dump and sources.open_copy is not None:
         loading = LoadingState(
             open_copy=sources.open_copy, ddl=ddl, has_rows=sources.database.has_rows, is_ours=lambda _: True
@@ -541,7 +541,10 @@ def _round(context: RoundContext, floor: int) -> RoundSummary:
 def _warnings(
     sources: PlanSources, manager: ConsumerManager, restart: Restart, dump: str, foreseen: Iterable[Foreseen]
 ) -> Iterator[str]:
-    """Yield what a plan does not show: copies that will be loaded (`dump`: that of a new feed), tables that have rows already, decisions."""
+    """Yield what a plan does not show: copies to load, tables with rows, decisions.
+
+    `dump`: the copy of a new feed.
+    """
     if dump:
         yield (
             f"--dump {dump}: `run` loads its tables first, and what the bucket has up to the copy's TSO counts as "

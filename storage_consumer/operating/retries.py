@@ -1,4 +1,4 @@
-"""Quarantined rows that an operator wants to be tried again: between windows, under the lease, each in a transaction of its own.
+"""Retry quarantined rows for an operator: between windows, under the lease, one by one.
 
 Between two windows the target holds what the source held at the table's checkpoint, but for the
 quarantined keys. A row whose unique value is held by the former state of another quarantined one
@@ -102,7 +102,7 @@ class QuarantineRetries:
         manager.quarantined.replace(self._state.quarantine.entries())
 
     def _write(self, fenced: FencedConnection, work: TablePlan, entry: QuarantinedEntry) -> int:
-        """Write the row and remove its entry, in the running transaction; do nothing if an operator has dropped the entry."""
+        """Write a row and remove its entry in the transaction, unless an operator dropped it."""
         literals = {"of": f"'{escape(entry.table_key)}'", "digests": f"'{entry.digest}'"}
         locked = {str(digest) for (digest,) in fenced.rows(fenced.spec.statements.lock_entries % literals)}
         if entry.digest not in locked:
@@ -112,7 +112,7 @@ class QuarantineRetries:
 
 
 def _work(context: RoundContext, entry: QuarantinedEntry, there: TargetTable | None) -> TablePlan:
-    """Return what is needed to write the row of an entry; raise `NotReplicable` if it may not be written to its table as the table is now."""
+    """Return how to write an entry's row; raise `NotReplicable` if the table now forbids it."""
     table = context.manager.tables.get(entry.table_key)
     if table is None or there is None or table.status.dropped or table.status.left_out:
         raise NotReplicable(f"the table is no longer replicated, or the target does not have it: {_HOW}")
@@ -151,7 +151,7 @@ def _work(context: RoundContext, entry: QuarantinedEntry, there: TargetTable | N
 def _structure(
     context: RoundContext, entry: QuarantinedEntry, table: TableConsumer
 ) -> tuple[TableDefinition, Upstream]:
-    """Return the structure of an entry's row, and how its values are written; raise `NotReplicable` if the table has another one now."""
+    """Return an entry's structure and format; raise `NotReplicable` if the table's changed."""
     # Rows go up to a statement that still waits, and statements before it have run.
     waiting = (ddl.step.version - 1 for ddl in context.manager.touches.pending() if table.key in ddl.touches)
     reached, upstream = min((table.checkpoint, *waiting)), context.config.upstream

@@ -1,4 +1,4 @@
-"""What is asked of a target's state: how the feed is, for a command or the status page, and that a table be loaded.
+"""Questions to a target's state, by a command or the status page; and requests of loads.
 
 A request is stored in the state, and a consumer obeys it before its next round, or when it starts.
 """
@@ -35,7 +35,7 @@ _STATEMENTS = 50
 def status_now(
     desk: StateStore, downstream: Downstream, *, max_lag: float | None = None, needs_writer: bool = True
 ) -> Status:
-    """Return the status of a feed by one look at its state; the other parameters are those of `judged`."""
+    """Return a feed's status by one snapshot of its state; for other parameters see `judged`."""
     return judged(
         desk.snapshot(),
         lambda verb, name: table_command(verb, name, downstream),
@@ -47,7 +47,7 @@ def status_now(
 def status_site(
     downstream: Downstream, password: str, recorder: Recorder, clock: Clock, *, max_lag: float | None = None
 ) -> Site:
-    """Return the status page of a feed; a checkpoint older than `max_lag` seconds counts as behind."""
+    """Return a feed's status page; `max_lag`: seconds until a checkpoint counts as behind."""
 
     def look() -> Look:
         with closing(operated(downstream, password)) as desk:
@@ -64,7 +64,7 @@ def status_site(
 
 
 def request_load(desk: StateStore, given: str, source: str, *, replaces: bool) -> Load:
-    """Store that a table is to be loaded from an export, and return what was stored; raise `ConfigError` if it is being loaded already.
+    """Store a request to load a table from an export; raise `ConfigError` during a load.
 
     `given`: the table in an operator's words. `source`: the export's URI, with what has to be told
     of its files. `replaces`: whether the target's table is emptied first.
@@ -85,7 +85,7 @@ def refuse_running(desk: StateStore, row: LoadRow | None) -> None:
 
 
 def meant_table(desk: StateStore, given: str) -> TableName:
-    """Return the table that is meant: one that the state knows, or else, since a copy may bring it, the name as it is given.
+    """Return the table that is meant: known to the state or, as for a copy, the given name.
 
     Raises `ConfigError` where the words are no table's name, or several tables'.
     """

@@ -1,4 +1,4 @@
-"""A run of `verify`: all tables of the state that are meant, several at a time, each with two connections of its own.
+"""A run of `verify`: the meant tables, several at a time, each on two connections.
 
 Of each table a cut is taken, held for as long as nothing has to wait for it, and taken anew where
 it is lost.
@@ -213,7 +213,7 @@ def verified(
 
 
 def _interrupted(found: Collection[TableResult], how: str) -> tuple[str, dict[str, TableResult]]:
-    """Return the name of the run of a mode that was broken off, and its results by name of the table; raise `ConfigError` if none was."""
+    """Return a mode's interrupted run and its results by table; raise `ConfigError` without one."""
     broken_off = [result for result in found if result.outcome is VerifyOutcome.UNFINISHED]
     if not broken_off:
         raise ConfigError("--resume: no comparison was broken off; leave it out")
@@ -286,7 +286,7 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
 def _results(
     run: _Run, tables: Mapping[str, TableResult], begin: Callable[[TableVerification], Future[TableVerification]]
 ) -> Iterator[TableResult]:
-    """Yield the results of these tables. One whose differences do not count yet keeps no worker from another table."""
+    """Yield these tables' results; one with pending differences leaves its worker to others."""
     running = {begin(TableVerification(shared=run, table_key=key, result=result)) for key, result in tables.items()}
     aside: list[TableVerification] = []
     while running or aside:
@@ -356,7 +356,7 @@ class TableVerification:
     _looked: float = 0.0
 
     def run(self, source: ComparedSource, target: Reading) -> None:
-        """Compare the table on these connections, and store what is known; `judge` says whether that is its result."""
+        """Compare the table on these connections and store it; `judge` tells if that is final."""
         self.source, self.target, began = source, target, time.monotonic()
         self._take_up()
         try:
@@ -370,7 +370,7 @@ class TableVerification:
             self.shared.put(self.table_key, self.result)
 
     def _take_up(self) -> None:
-        """Go on from what is noted: whole chunks count, and nothing that was found behind the last one."""
+        """Resume from what is noted: whole chunks count, and nothing found after the last one."""
         if self.result.after is None:
             self._begin_anew()
             return
@@ -438,7 +438,7 @@ class TableVerification:
         self.result = replace(self.result, shapes=shapes)
 
     def judge(self) -> Verdict:
-        """Say whether what `run` found is the table's result; it is then in `result`. It takes no snapshot, and does not wait.
+        """Judge whether `run` found the table's `result`, without a snapshot and without waiting.
 
         TiDB shows the effect of some statements before their version, and a table that has come to
         exactly the version of one has not run it. So a difference counts only once a statement that
@@ -485,7 +485,7 @@ class TableVerification:
         return "final"
 
     def mended(self, found: TableResult) -> TableResult:
-        """Return the result of a table that differs after its rows were mended, or with the reason why they were not."""
+        """Return a differing table's result after its rows were mended, or why they were not."""
         run = self.shared
         limit, rows = run.wishes.repair_limit, found.different_rows
         why = "its structure differs" if found.structure else "" if rows else "no single row is known"
@@ -545,7 +545,7 @@ class TableVerification:
             self._rest(_PAUSE)
 
     def _look(self) -> tuple[TableLook, str]:
-        """Take a snapshot of the target; return what it says of the table, and what stands in the way for now; empty if nothing."""
+        """Take a snapshot; return the table's state in it, and its obstacle for now, or empty."""
         self.target.begin()
         look = SnapshotState(self.target, self.shared.target.settings.state_schema).look(self.table_key)
         if look is None:
@@ -559,7 +559,7 @@ class TableVerification:
         return look, "" if found is None else found.why
 
     def _opened(self, look: TableLook) -> _Cut | None:
-        """Return both sides at the checkpoint of a snapshot; None if a statement began meanwhile."""
+        """Return both sides at a snapshot's checkpoint; None if a statement began meanwhile."""
         target = ComparedTable(self.target, look.target)
         there = target.structure()
         # Statements are not part of a snapshot. Looking at the table took its lock, so whatever
@@ -595,7 +595,7 @@ class TableVerification:
     # the comparison
 
     def _compare(self, cut: _Cut) -> None:
-        """Compare what the table's structures have in common, and its rows behind the last key that was compared."""
+        """Compare the common structures, and the rows after the last compared key."""
         look, notes = cut.look, list[str]()
         if cut.left_out:
             notes.append(f"left out by the changefeed's column-selectors: {', '.join(cut.left_out)}")
@@ -671,7 +671,7 @@ class TableVerification:
             self._may_go_on(look)
 
     def _may_go_on(self, look: TableLook) -> None:
-        """Raise where the comparison is to end, or has to let a statement pass that waits for the table."""
+        """Raise where the comparison has to end, or to let a waiting statement pass."""
         self._rest(0)
         if time.monotonic() - self._looked < _LOOK:
             return

@@ -1,4 +1,4 @@
-"""What the program shows of itself while it runs: reports, status, metrics, the status page, `--on-halt`.
+"""What a running program shows: reports, status, metrics, the status page, `--on-halt`.
 
 Takes: the progress of rounds, the events of the log, and snapshots of the state. Gives: reports,
 the status of a feed, metrics, and HTML and JSON as answers to requests. The driver never imports

@@ -1,4 +1,4 @@
-"""What a running consumer shows to those that watch it: metrics and probes over HTTP, and metrics in a file for node_exporter.
+"""What a running consumer shows: metrics and probes by HTTP, a metrics file for node_exporter.
 
 Metrics are made of what the recorder knows, when they are asked for. The rounds do nothing for it.
 """
@@ -272,7 +272,7 @@ class Processes:
 
 
 def processes(port: int) -> Processes:
-    """Return this process and all that it started; `port` is that of the target. From /proc, so only on Linux."""
+    """Return this process and those it started, from Linux's /proc; `port`: the target's."""
     own, children, found = os.getpid(), defaultdict[int, list[int]](list), dict[int, tuple[str, int]]()
     for file in _PROC.glob("[0-9]*/stat"):
         # A process may end meanwhile.
@@ -331,7 +331,7 @@ class MetricSources:
 
 
 def _with_zeros(counts: Mapping[str, float], names: Iterable[str] = ()) -> dict[str, float]:
-    """Return counts with a zero for each known name: a series that begins with 1 shows no increase."""
+    """Return counts with a zero for each known name: a series from 1 shows no increase."""
     return {**{str(name): 0.0 for name in names}, **{str(name): float(count) for name, count in counts.items() if name}}
 
 
@@ -356,7 +356,7 @@ class Showing(Collector):
         self._has_failed = False
 
     def start(self) -> None:
-        """Begin, unless it has begun. Raises `ConfigError` if the port or the file cannot be had."""
+        """Begin once; raise `ConfigError` if the port or the file cannot be had."""
         if self._wanted.metrics_listen and self._http_server is None:
             self._http_server = HttpServer(self._wanted.metrics_listen, self._routes)
         if (path := self._wanted.metrics_textfile) and self._ticker is None:
@@ -463,7 +463,7 @@ class Showing(Collector):
         }
 
     def metrics(self, request: Request) -> Response:
-        """Return all metrics, as OpenMetrics for whoever asks for that, else as Prometheus' text."""
+        """Return all metrics, as OpenMetrics if asked for, else as Prometheus' text."""
         encode, content_type = choose_encoder(request.accept)
         return Response(body=encode(self._registry), content_type=content_type)
 
@@ -475,7 +475,10 @@ class Showing(Collector):
         return said(f"alive: {self._sources.facts().report.phase}")
 
     def readiness(self, _request: Request) -> Response:
-        """Return 200 if this process is the writer, has finished a round, retries nothing and is near enough; else 503 with the reason."""
+        """Return 200 for a writer past a round, near enough and without retries; else 503.
+
+        The latter has the reason.
+        """
         facts = self._sources.facts()
         report, limit, lag = facts.report, self._wanted.ready_lag, lag_of(facts.done.slowest, facts.now)
         if not self._sources.is_writer():

@@ -1,4 +1,4 @@
-"""The HTTP server of a running program: answers GET and HEAD from a table of routes, as a WSGI application that waitress serves.
+"""The HTTP server: answers GET and HEAD by a table of routes, as WSGI served by waitress.
 
 It is meant for a scraper, for probes and for an operator's browser. Whoever connects can neither
 slow down nor stop the rounds: waitress bounds threads, connections, the size of a request, and the
@@ -93,7 +93,7 @@ class HttpServer:
     """Answers until it is closed."""
 
     def __init__(self, listen: str, routes: Mapping[str, Handler]) -> None:
-        """Listen at ``host:port``; port 0 takes a free one. Raise `ConfigError` if that cannot be had.
+        """Listen at ``host:port``, port 0 on a free one; raise `ConfigError` if it cannot be had.
 
         A route is a path. One that ends with ``/`` also takes all paths below it, but for ``/``
         itself.
@@ -229,7 +229,7 @@ def _takes_gzip(accepted: str) -> bool:
 
 
 def _is_local(host: str) -> bool:
-    """Return whether the header ``Host`` is an address, or the name that every machine has for itself."""
+    """Return whether header ``Host`` is an address, or every machine's name for itself."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if name in ("", "localhost") or name.endswith(".localhost"):
         return True

@@ -1,4 +1,4 @@
-"""``--on-halt``: the command that is called when a table halts or goes on, at a take-over, and when the program fails.
+"""``--on-halt``: the command called when a table halts or goes on, at take-over and failure.
 
 It hears events of the log and the summaries of rounds. A thread of its own runs the command, once
 for each document: no round waits.
@@ -68,7 +68,7 @@ class _Alert:
 
 
 class OnHalt:
-    """Decides what is told, and tells it. Each halt is told once, at once; those that come while the command runs are told together."""
+    """Reports each halt once, at once; those during a call of the command go together."""
 
     def __init__(self, command: Sequence[str], about: Mapping[str, object], clock: Clock) -> None:
         """Tell nothing yet; never without a command. `about`: fields of every document."""
@@ -91,7 +91,7 @@ class OnHalt:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear of events inside the block; at its end wait a little for the command. Do nothing without one."""
+        """Receive events inside the block, then wait briefly for the command, if there is one."""
         if not self._command:
             yield
             return
@@ -219,7 +219,7 @@ class OnHalt:
 
 
 def next_step(error: str) -> tuple[str, tuple[str, ...]]:
-    """Return what an error says to do next, from the sentence of its first command on, and its commands.
+    """Return an error's next step, from the first sentence with a command, and its commands.
 
     These are the ones to be pasted; where there are none, those that it names.
     """
@@ -232,7 +232,7 @@ def next_step(error: str) -> tuple[str, tuple[str, ...]]:
 
 
 def cut(error: str) -> str:
-    """Return an error at a length that fits a message, secrets blanked: half of one would not be recognized later."""
+    """Cut an error to a message's length, secrets blanked first: half of one would show."""
     error = redact(error)
     return error if len(error) <= _LONGEST_ERROR else f"{error[: _LONGEST_ERROR - 1]}…"
 
@@ -255,7 +255,7 @@ def _sentence(event: str, tables: Sequence[TableSummary], halted: int) -> str:
 
 
 def _called(command: Sequence[str], content: bytes) -> str:
-    """Run the command with `content` on its standard input; return why it failed, an empty text if it did not."""
+    """Run the command with `content` as standard input; return why it failed, or ""."""
     # A file, not a pipe: a command need not read what it gets.
     with tempfile.TemporaryFile() as document:
         document.write(content)

@@ -95,7 +95,10 @@ class Shared(Generic[T]):
         self._running: threading.Event | None = None
 
     def latest(self) -> Seen[T]:
-        """Return what was seen at most `KEPT` seconds ago; an older look if the new one fails or takes longer than `PATIENCE`."""
+        """Return the snapshot of the last `KEPT` seconds.
+
+        Return an older one if the new one fails or takes longer than `PATIENCE`.
+        """
         with self._lock:
             running = self._running
             if running is None and self._clock.monotonic() - self._tried_at >= KEPT:
@@ -152,7 +155,7 @@ class Site:
         command: Callable[[Verb, TableName], str],
         max_lag: float | None = None,
     ) -> None:
-        """Look at nothing before the first request; a checkpoint older than `max_lag` seconds counts as behind.
+        """Read nothing before the first request; `max_lag`: seconds until a checkpoint is late.
 
         `look` looks at the state, `journal` returns the newest statements of a table, the newest
         first; both may raise `StorageConsumerError`. `command` returns the command for a verb on a
@@ -183,7 +186,7 @@ class Site:
         return _JudgedLook(status=status, rows=rows_of(status, self._recorder.table_rows()), minutes=minutes)
 
     def _seen(self) -> Seen[_JudgedLook]:
-        """Return the newest look. Lags in one that is old grow with its age, and nothing is known for sure."""
+        """Return the newest snapshot; an old one's lags grow with age, and nothing is certain."""
         seen = self._looks.latest()
         if seen.value is None or not seen.fault:
             return seen
@@ -305,7 +308,7 @@ _CUT = 300
 
 @cache
 def _policy() -> str:
-    """Return the Content-Security-Policy of all pages: their own style and script, data from where they came from, nothing else."""
+    """Return the Content-Security-Policy: only own style, script and data."""
     style, script = (
         base64.b64encode(hashlib.sha256(_text(name).encode()).digest()).decode() for name in ("style.css", "script.js")
     )
@@ -350,7 +353,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Return a value without secrets, and without characters that change the order of others or show nothing."""
+    """Return a value without secrets and without invisible or direction-changing characters."""
     return lines_escaped(redact(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

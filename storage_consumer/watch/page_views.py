@@ -1,4 +1,4 @@
-"""What the status page shows: the list of tables, as the address of the page chooses, and the course of lags and rates as plots; pure.
+"""What the status page shows: the chosen list of tables, and plots of lags and rates; pure.
 
 A plot is `WIDTH` by `HEIGHT` units, which the page stretches. Its texts stand beside it, so that
 they stay readable at any width.
@@ -254,11 +254,11 @@ class _Window:
         return max(1, ceil(self.seconds / _MINUTE / POINTS))
 
     def across(self, minute: int) -> float:
-        """Return where a minute begins, in units from the left; what lies outside is at the border."""
+        """Return where a minute begins, in units from the left, clamped to the borders."""
         return min(WIDTH, max(0.0, WIDTH * (1 - (self.now - minute * _MINUTE) / self.seconds)))
 
     def labels(self) -> tuple[str, ...]:
-        """Return times of day (UTC) at equal distances, the last one `now`; with seconds where they would not differ else."""
+        """Return evenly spaced times of day (UTC) up to `now`, with seconds if else equal."""
         end = _TO_SECONDS if self.seconds < _SHORT else _TO_MINUTES
         moments = (self.now - self.seconds * (1 - place / _X_LABELS) for place in range(_X_LABELS + 1))
         return tuple(utc_time(each)[11:end] for each in moments)
@@ -274,7 +274,7 @@ def _hours(minutes: Sequence[Minute], now: float, hours: int) -> _Window:
 
 
 def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
-    """Return how far checkpoints lay back over the last `hours`, or as long as is known; of several minutes in one point the worst counts."""
+    """Return the lag over the last `hours`, as far as known; in shared points the worst."""
     window = _hours(minutes, now, hours)
 
     def points(of: Callable[[Minute], int]) -> list[_Point]:
@@ -309,7 +309,7 @@ def rate_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
 
 
 def table_plot(minutes: Mapping[int, int], statements: Sequence[ShownEntry], now: float, since: float) -> Plot:
-    """Return the row changes of one table in each minute of the last hour, and where its statements ended.
+    """Return a table's row changes per minute of the last hour, and ends of its statements.
 
     `since`: when the process started, which knows of no minute before that.
     """

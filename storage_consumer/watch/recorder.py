@@ -1,4 +1,4 @@
-"""The recorder: counts what the rounds of a process do, and says at any time how far they are. What it says is stored every few seconds.
+"""The recorder: counts what rounds do, and tells how far they are; stored every few seconds.
 
 It is the one record of a round: log, bar, metrics, status, page and service manager read it. It is
 a `Progress`, and hears the events of the log. Calls come from several threads.
@@ -47,10 +47,10 @@ stopped.
 
 
 class Ticker:
-    """Calls a function at intervals, and once more at the end, from a thread that neither disturbs the program nor keeps it from ending."""
+    """Calls a function at intervals and at the end, in a thread that holds up nothing."""
 
     def __init__(self, call: Callable[[], object], every: float = TICK, clock: Clock | None = None) -> None:
-        """Call `call` each `every` seconds from `start` to `stop`. What it raises is logged once, and it is called again."""
+        """Call `call` each `every` seconds until `stop`; log what it raises once, and go on."""
         self._call = call
         self._every = every
         # A clock of its own: its waits say nothing about the consumer.
@@ -153,11 +153,14 @@ class ScrapeFacts:
 
     @property
     def ahead(self) -> float:
-        """Seconds by which the bucket's checkpoint, be it believed or not, is ahead of the clock; negative behind it."""
+        """Seconds by which the bucket's checkpoint, believed or not, is ahead of the clock.
+
+        Negative if it is behind.
+        """
         return seconds_ahead(self.report.refused_checkpoint or self.report.source_checkpoint, self.now)
 
     def health(self, *, is_writer: bool, max_lag: float | None) -> Health:
-        """Return the word for the feed, as this process knows it. `max_lag`: the most seconds that the checkpoint may lie back."""
+        """Return the feed's word, as this process knows it; `max_lag`: in seconds."""
         beyond = beyond_source(self.done.checkpoint_running, self.now, self.report.source_lag(self.now))
         return verdict(
             is_alone=not is_writer,
@@ -324,12 +327,12 @@ class Recorder:
         return math.inf if self._work is None else self._work.steps - self._work.steps_done
 
     def _begin(self, phase: Phase) -> None:
-        """Begin a phase unless something is retried: that lasts until a round gets further than those that failed."""
+        """Begin a phase, unless retries last: until a round gets further than those that failed."""
         if self._phase != Phase.RETRYING:
             self._enter(phase)
 
     def _enter(self, phase: Phase) -> None:
-        """Begin a phase. Rounds follow one another closely: applying and idling in turns does not begin anew each time."""
+        """Begin a phase; rounds follow closely, so applying and idling do not restart it."""
         if phase != self._phase:
             self._phase, self._since, self._entered = phase, self._clock.now(), self._clock.monotonic()
         if phase != Phase.RETRYING:
@@ -398,7 +401,10 @@ class Recorder:
             )
 
     def table_minutes(self, table: str) -> dict[int, int]:
-        """Return minute → row changes of a table in the last hour; of minutes without any, and of tables beyond `MOST_TABLES`, nothing."""
+        """Return minute → a table's row changes in the last hour, where known and not zero.
+
+        Nothing is known of tables beyond `MOST_TABLES`.
+        """
         with self._lock:
             first = int(self._clock.now()) // _MINUTE - KEPT
             return {at: rows[table] for at, rows in self._table_minutes if at > first and table in rows}
@@ -419,7 +425,7 @@ class Recorder:
             }
 
     def minute(self) -> Minute:
-        """Return what was done in the current minute. Only one thread may ask: it is who tells one minute from the next."""
+        """Return what was done in this minute; only the thread that tells minutes apart may ask."""
         with self._lock:
             now = int(self._clock.now()) // _MINUTE
             done = (self._tally.rows, self._done.ddls)
@@ -449,7 +455,7 @@ class Reports(Protocol):
     """Where reports are stored; see `checkpoint.findings`."""
 
     def save(self, document: str, minute: Minute) -> Mapping[str, int]:
-        """Store a report and what was done in its minute; does nothing while another process is the writer.
+        """Store a report and its minute's work; do nothing while another process is the writer.
 
         Return how many tables `verify` has found in each outcome.
         """
@@ -457,7 +463,7 @@ class Reports(Protocol):
 
 
 class Reporting:
-    """Stores reports until it is stopped. A report that cannot be stored is no reason to stop anything else."""
+    """Stores reports until it is stopped; one that cannot be stored stops nothing else."""
 
     def __init__(self, recorder: Recorder, reports: Reports, clock: Clock) -> None:
         """Start the thread."""

@@ -1,4 +1,4 @@
-"""What is known of a feed, as frozen records: what the writer says of itself, what is stored, and the one word for both.
+"""What is known of a feed, as frozen records: the writer's report, the state, and a verdict.
 
 Reports travel to the state and back as JSON; `status` judges snapshots; status, page, JSON, metrics
 and probes have the word from here.
@@ -79,18 +79,18 @@ def seconds_ahead(checkpoint: int, now: float) -> float:
 
 
 def lag_of(checkpoint: int, now: float) -> float | None:
-    """Return the seconds from the time of a TSO until `now`, at least 0; None for TSO 0, which means that there is none."""
+    """Return the seconds from a TSO until `now`, at least 0; None for TSO 0, which is none."""
     return max(0.0, -seconds_ahead(checkpoint, now)) if checkpoint else None
 
 
 def is_late(checkpoint: int, now: float, limit: float | None) -> bool:
-    """Return whether a checkpoint is older than `limit` seconds, or not there yet; without a limit it never is."""
+    """Return whether a checkpoint is absent or older than `limit` seconds; never without one."""
     lag = lag_of(checkpoint, now)
     return limit is not None and (lag is None or lag > limit)
 
 
 def beyond_source(running: int, now: float, source_lag: float | None) -> float | None:
-    """Return the seconds by which the tables that are not stopped lie back further than the bucket's checkpoint when it was read.
+    """Return the seconds that tables not stopped lag behind the bucket's checkpoint as read.
 
     More than `OVERDUE` is late where no limit is given, and what the alert ``StorageConsumerLag``
     fires at. None: not known.
@@ -150,7 +150,7 @@ class Work:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until it ends, if each file and statement takes as long as those done; None if none is done."""
+        """Seconds to its end at the pace so far of files and statements; None if none is done."""
         kinds = ((self.files_done, self.files), (self.statements_done, self.statements))
         # A kind of which none is done does not count: nobody knows its pace.
         left = sum(max(0, of - done) for done, of in kinds if done)
@@ -158,7 +158,7 @@ class Work:
 
     @property
     def counted(self) -> str:
-        """How many statements and files are done, of how many: ``1 of 2 statements, 3 of 8 files``."""
+        """Statements and files done, and of how many: ``1 of 2 statements, 3 of 8 files``."""
         of = ((self.statements_done, self.statements, "statements"), (self.files_done, self.files, "files"))
         return ", ".join(f"{done:,} of {every:,} {what}" for done, every, what in of if every)
 
@@ -220,7 +220,10 @@ class Report:
     """Table → what it waited for at the end of the last round; at most `SHOWN_TABLES`."""
 
     def source_lag(self, now: float, age: float = 0.0) -> float | None:
-        """Return how old the bucket's checkpoint was when it was read: in a long round nobody reads it, and TiCDC is not behind for that."""
+        """Return the bucket checkpoint's age when read: in a long round nobody reads it.
+
+        TiCDC is not behind for that.
+        """
         return lag_of(self.source_checkpoint, now - age - self.source_age)
 
     def to_json(self) -> str:
@@ -229,7 +232,7 @@ class Report:
 
     @classmethod
     def from_json(cls, document: str) -> Report | None:
-        """Return the report of a document; None if a program of another version wrote it in a way that this one cannot read."""
+        """Return a document's report; None if another version wrote it unreadably."""
         try:
             return msgspec.json.decode(document, type=cls)
         except msgspec.MsgspecError:
@@ -368,7 +371,7 @@ class Snapshot:
 
     @property
     def slowest(self) -> int:
-        """Commit ts up to which all tables are applied (inclusive) that are not being loaded: those that catch up since included."""
+        """Commit ts to which all tables not in load are applied (inclusive), catching up or not."""
         own = {table.name.folded(): table.checkpoint for table in self.tables}
         joining = [own.get(load.name.folded(), load.low) for load in self.loads if load.phase == LoadPhase.JOINING]
         return slowest(self.checkpoint, joining)

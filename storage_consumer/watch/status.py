@@ -78,7 +78,7 @@ class TableStatus:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """Return what commands are for, as far as the reason says it: command → words such as ``to skip it``."""
+        """Return commands' purposes in the reason: command → words such as ``to skip it``."""
         ways = self.reason.rpartition("Next steps: ")[2].rstrip(".").split(" -- ")
         found = (way.rpartition(": ") for way in ways)
         return {
@@ -115,7 +115,7 @@ class Status:
 
     @property
     def text(self) -> str:
-        """The health with the first reason for it, or with how many tables a healthy feed has, and how far they are."""
+        """The health with its first reason, or a healthy feed's number of tables and checkpoint."""
         if self.health != Health.HEALTHY:
             return f"{self.health}: {self.reasons[0]}"
         taken, others = _taken(self.counts)
@@ -144,7 +144,7 @@ def commands_in(text: str) -> tuple[str, ...]:
 
 
 def given_commands(message: str) -> tuple[str, ...]:
-    """Return the commands that a message gives to be pasted, without those in what it quotes of a file or of the target.
+    """Return a message's commands to paste, but not those in quotes of a file or the target.
 
     A message ends with its last command, and what it quotes stands before. All of its commands lead
     to one target, whose address nobody knows who only writes into the bucket.
@@ -208,7 +208,7 @@ def judged(
 
 
 def _taken(counts: Mapping[str, int]) -> tuple[int, str]:
-    """Return how many tables are replicated, and the words for those that are left out; empty for none."""
+    """Return how many tables are replicated, and words for those left out; empty for none."""
     out = sum(counts.get(state, 0) for state in (TableState.EXCLUDED, TableState.SKIPPED))
     return sum(counts.values()) - out, f"; {out:,} left out" if out else ""
 
@@ -222,7 +222,7 @@ def _reasons(
     *,
     lonely: bool,
 ) -> Iterator[str]:
-    """Yield why the feed is not healthy, and what else is odd; `counts`: see `Status`, `late`: what is wrong with the lag."""
+    """Yield reasons and oddities; `counts`: see `Status`, `late`: what is wrong with the lag."""
     report = snapshot.report
     if lonely:
         last = f"; {snapshot.last_writer} was the last" if snapshot.last_writer else ""

@@ -1,4 +1,4 @@
-"""How the facts of a status are put into words, on a terminal and on the status page, and into the document that ``status --json`` prints."""
+"""A status in words, for the terminal and the page, and as ``status --json`` prints it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _NAMED = 5
 
 
 def facts(status: Status) -> dict[str, str]:
-    """Return label → text of what is known of a feed; an empty label goes on with the fact before it, an empty text says nothing."""
+    """Return label → text of a feed's facts; an empty label continues the fact before it.
+
+    An empty text says nothing.
+    """
     snapshot, report = status.snapshot, status.report
     running = moment(snapshot.checkpoint_running, status.lag_running)
     return {
@@ -139,7 +142,7 @@ def moment(checkpoint: int, lag: float | None) -> str:
 def document(
     status: Status, needed: Sequence[Mapping[str, object]] | None = None, chosen: Table | None = None
 ) -> dict[str, object]:
-    """Return the status as JSON takes it; the keys are part of the program's interface. Lags are seconds.
+    """Return the status as JSON with stable keys; lags are in seconds.
 
     `needed`: the first file of each directory that is still needed, if that was asked for;
     `chosen`: the one table to be shown.
@@ -221,7 +224,7 @@ def verified_document(result: TableResult) -> dict[str, object]:
 
 
 def load_document(load: Load) -> dict[str, object]:
-    """Return the last load of a table; ``as_of`` is the TSO of its copy, 0 while nobody has looked at it."""
+    """Return a table's last load; ``as_of``: its copy's TSO, 0 while that is unread."""
     return {
         "table": str(load.name),
         "phase": str(load.phase),
