@@ -1,7 +1,8 @@
-"""Read the change files that TiCDC writes to object storage and keep a MySQL-compatible database equal to the source.
+"""Read TiCDC's change files in object storage; keep a MySQL-compatible database equal.
 
-`Consumer` is the library entry; `RoundSummary`, `Plan` and `Status` are what its methods return, and `StorageConsumerError` is the
-root of what they raise. Importing the package loads none of them: each name is imported when it is first used.
+`Consumer` is the library entry; `RoundSummary`, `Plan` and `Status` are what its methods return,
+and `StorageConsumerError` is the root of what they raise. Importing the package loads none of them:
+each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ _RENAMED = {
 
 
 def _loaded(name: str) -> object:
-    """Import a public name at first use: `Consumer` loads PySpark, which neither a worker nor ``--help`` needs."""
+    """Import a public name at first use: workers and ``--help`` do not need PySpark."""
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

@@ -1,9 +1,10 @@
-"""Run the program ``storage-consumer``, as ``python -m storage_consumer`` or as the file given to ``spark-submit``."""
+"""Run ``storage-consumer``, by ``python -m storage_consumer`` or ``spark-submit``."""
 
 import sys
 from pathlib import Path
 
-# Python searches a script's folder first, where this package's modules could shadow others: search its parent instead.
+# Python searches a script's folder first, where this package's modules could shadow others: search
+# its parent instead.
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 

@@ -1,4 +1,4 @@
-"""The library entry: `Consumer` wires the parts together. Only this module and `cli` name adapters."""
+"""The library entry: `Consumer` wires the parts; only this and `cli` name adapters."""
 
 from __future__ import annotations
 
@@ -64,21 +64,23 @@ class Consumer:
 
     ::
 
-        with Consumer(upstream_uri="file:///bucket?protocol=csv", downstream_uri="mysql://root@127.0.0.1:3306/",
+        with Consumer(upstream_uri="file:///bucket?protocol=csv",
+        downstream_uri="mysql://root@127.0.0.1:3306/",
                       config="changefeed.toml") as consumer:
             summary = consumer.run_once()
 
-    Every option of ``storage-consumer run`` is a keyword of the same name with underscores; `config` is a path or a mapping.
-    An active SparkSession is used and left running; without one, the consumer starts a local session and stops it at the end.
-    Several consumers can follow one another in a process. The constructor checks the settings (`ConfigError`); nothing outside
-    is touched before the first round.
+    Every option of ``storage-consumer run`` is a keyword of the same name with underscores;
+    `config` is a path or a mapping. An active SparkSession is used and left running; without one,
+    the consumer starts a local session and stops it at the end. Several consumers can follow one
+    another in a process. The constructor checks the settings (`ConfigError`); nothing outside is
+    touched before the first round.
     """
 
     def __init__(self, *, progress: Progress | None = None, **options: Unpack[Options]) -> None:
-        """Load and check the settings; raise `ConfigError` if they are wrong. `progress` receives the progress of each round."""
+        """Load and check the settings, or raise `ConfigError`; `progress`: gets every round's."""
         self._loaded: Loaded = load(options, os.environ)
         self._clock = SystemClock()
-        # The program brings its own recorder, which it shows; anybody else's `progress` is told what ours counts.
+        # The program brings its own recorder to show; any other `progress` is fed from ours.
         recorder = progress if isinstance(progress, Recorder) else Recorder(self._clock, __version__, progress)
         recorder.limit = self._loaded.config.tuning.rows_per_second
         self._recorder = recorder
@@ -120,18 +122,25 @@ class Consumer:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process has the lease, as far as it knows; False while it stands by, or waits for the bucket."""
+        """Whether this process has the lease, as far as it knows; False on standby.
+
+        Also while it waits for the bucket.
+        """
         # Read once: scrapes and probes ask while another thread closes the consumer.
         service = self._service
         return service is not None and service.is_writer
 
     @property
     def silent_seconds(self) -> float | None:
-        """Seconds since a thread of the consumer last went to wait; None before the first wait, while the settings are checked.
+        """Seconds since a thread of the consumer last began to wait; None before the first.
 
-        All waits count: between two rounds, on standby, before a retry, and those of the lease's renewals. The latter go on while a
-        job or a statement runs, however long it takes. So only a consumer that hangs is silent for minutes.
-        Threads that only watch have clocks of their own: their waits say nothing about the consumer.
+        That is while the settings are checked.
+
+        All waits count: between two rounds, on standby, before a retry, and those of the lease's
+        renewals. The latter go on while a job or a statement runs, however long it takes. So only a
+        consumer that hangs is silent for minutes.
+        Threads that only watch have clocks of their own: their waits say nothing about the
+        consumer.
         """
         silent = self._clock.silent_seconds()
         # The first look at a large bucket takes long, and holds no lease that could be renewed.
@@ -150,13 +159,16 @@ class Consumer:
         self.close()
 
     def run_once(self, stop: StopSignal | None = None) -> RoundSummary:
-        """Run one round up to the bucket's checkpoint (inclusive), a DDL at exactly that ts included, and return its summary.
+        """Run a round up to the bucket's checkpoint (inclusive), with a DDL at exactly that ts.
 
-        The summary lists halted tables with their errors. Only what stops the whole run is raised: `ConfigError`, `NoMetadata` if
-        TiCDC has not begun to write, `LeaseHeld`, `LeaseLost`, and `TransientError` after all retries. Once `stop` is requested, the
-        round ends after the step that is running.
+        Return its summary.
+
+        The summary lists halted tables with their errors. Only what stops the whole run is raised:
+        `ConfigError`, `NoMetadata` if TiCDC has not begun to write, `LeaseHeld`, `LeaseLost`, and
+        `TransientError` after all retries. Once `stop` is requested, the round ends after the step
+        that is running.
         """
-        # Before the bucket and the target are looked at: a start may take long, and a standby waits.
+        # Before bucket and target are read: a start may take long, and a standby waits.
         self._showing.start()
         asked = self._heeding(stop)
         return self._started().run_once(asked) if self._has_begun(asked, once=True) else RoundSummary()
@@ -168,11 +180,12 @@ class Consumer:
         return self._started().run(asked) if self._has_begun(asked, once=False) else RoundSummary()
 
     def plan(self, *, rows: bool | None = None) -> Plan:
-        """Return what `run_once` would do now, without doing it: nothing is written, and no lease is taken.
+        """Return what `run_once` would do now, without writing anything or taking a lease.
 
-        `rows`: whether to read all data files to count their rows; None reads them only if they are few. It needs no right but to read,
-        and may be called beside a running consumer. Raises `ConfigError`, `NoMetadata` if TiCDC has not begun to write, and
-        `TransientError` if bucket or target do not answer.
+        `rows`: whether to read all data files to count their rows; None reads them only if they are
+        few. It needs no right but to read, and may be called beside a running consumer. Raises
+        `ConfigError`, `NoMetadata` if TiCDC has not begun to write, and `TransientError` if bucket
+        or target do not answer.
         """
         with heard_by(heard := Heard()):
             self._complete()
@@ -197,24 +210,29 @@ class Consumer:
             return planned(sources, rows=rows)
 
     def status(self, *, max_lag: float | None = None, needs_writer: bool = True) -> Status:
-        """Return how the feed is, from its state in the target alone: what ``storage-consumer status`` shows.
+        """Return the feed's status from its state in the target, as ``storage-consumer status``.
 
-        `max_lag`: the most seconds that the checkpoint may lie back, None for any number. Without `needs_writer` it is no fault that
-        nobody writes at the moment. It may be called beside a running consumer, also from another thread. Raises `ConfigError` if the
-        target has no state, and `TargetUnavailable` if it does not answer.
+        `max_lag`: the most seconds that the checkpoint may lie back, None for any number. Without
+        `needs_writer` it is no fault that nobody writes at the moment. It may be called beside a
+        running consumer, also from another thread. Raises `ConfigError` if the target has no state,
+        and `TargetUnavailable` if it does not answer.
         """
         downstream = self._loaded.config.downstream
         with closing(operated(downstream, self._loaded.secrets.password)) as state:
             return status_now(state, downstream, max_lag=max_lag, needs_writer=needs_writer)
 
     def load(self, table: str, dump: str, *, dump_tz: str = "", replace: bool = False) -> Load:
-        """Ask for a table to be loaded from an export, as ``storage-consumer load --table … --dump …`` does; return what was stored.
+        """Request a table's load, as ``storage-consumer load --table … --dump …``.
 
-        `table` is ``database.table``, `dump` the URI of an export by Dumpling or mydumper, and `dump_tz` the zone of its TIMESTAMP values
-        where its files do not say it. `replace`: whether to empty the target's table first; otherwise it has to be empty or not there. The
-        consumer that writes to the target loads the table, before its next round or when it starts; ``status().snapshot.loads`` shows how
-        far that is. Raises `ConfigError` for an unclear table or URI, for a target without a state, and where the table is being loaded
-        already; `TargetUnavailable` if the target does not answer.
+        Return what was stored.
+
+        `table` is ``database.table``, `dump` the URI of an export by Dumpling or mydumper, and
+        `dump_tz` the zone of its TIMESTAMP values where its files do not say it. `replace`: whether
+        to empty the target's table first; otherwise it has to be empty or not there. The consumer
+        that writes to the target loads the table, before its next round or when it starts;
+        ``status().snapshot.loads`` shows how far that is. Raises `ConfigError` for an unclear table
+        or URI, for a target without a state, and where the table is being loaded already;
+        `TargetUnavailable` if the target does not answer.
         """
         downstream = self._loaded.config.downstream
         with closing(operated(downstream, self._loaded.secrets.password)) as state:
@@ -229,10 +247,15 @@ class Consumer:
         stop: threading.Event | None = None,
         **options: Unpack[VerifyOptions],
     ) -> VerifyReport:
-        """Compare the target with its source, both as of one commit-ts for each table: what ``storage-consumer verify`` does.
+        """Compare the target with its source, as ``storage-consumer verify`` does.
 
-        `source` is the URI of the TiDB that the changefeed reads, or with `frozen` of any server that nobody writes to.
-        `options` are the fields of `VerifyOptions`; with ``repair="apply"`` rows that differ are written as the source has them. It may be called beside a running consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server or store does not answer.
+        Both are as of one commit-ts for each table.
+
+        `source` is the URI of the TiDB that the changefeed reads, or with `frozen` of any server
+        that nobody writes to. `options` are the fields of `VerifyOptions`; with ``repair="apply"``
+        rows that differ are written as the source has them. It may be called beside a running
+        consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises
+        `ConfigError`, and `TransientError` if a server or store does not answer.
         """
         wishes, loaded = Wishes(**options, frozen=frozen), self._loaded
         target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)
@@ -257,7 +280,7 @@ class Consumer:
             self._pipeline.cancel()
 
     def close(self) -> None:
-        """Release the lease, close all connections, and stop the Spark session if it is ours. Calling it again is safe."""
+        """Release the lease, close connections, stop our own Spark session; safe to repeat."""
         # Workers before the lease: only its owner can store the outcome of a statement.
         if self._ddl_workers is not None:
             self._ddl_workers.close()
@@ -284,7 +307,10 @@ class Consumer:
         self._showing.close()
 
     def _heeding(self, stop: StopSignal | None) -> StopSignal:
-        """Return the stop signal in force: `stop`, or our own. Until `close`, no connection waits long once it is requested."""
+        """Return the stop signal in force: `stop` or ours.
+
+        Until `close`, no connection waits long once it is requested.
+        """
         stop = stop or self._stop
         no_hurry(self._hurried)
         hurry(stop.requested)
@@ -292,7 +318,7 @@ class Consumer:
         return stop
 
     def _has_begun(self, stop: StopSignal, *, once: bool) -> bool:
-        """Return whether there is a bucket to read. Wait for it unless `once`; return False if `stop` is requested first."""
+        """Return whether there is a bucket; wait unless `once`; False if `stop` comes first."""
         if self._service is not None:
             return True
         config, secrets = self._loaded.config, self._loaded.secrets
@@ -306,7 +332,7 @@ class Consumer:
         )
 
     def _started(self) -> ConsumerService:
-        """Return the service, built at first use: the bucket and the target are checked before Spark starts."""
+        """Return the service, built at first use: bucket and target are checked before Spark."""
         if self._service is None:
             self._complete()
             config, secrets = self._loaded.config, self._loaded.secrets
@@ -314,7 +340,8 @@ class Consumer:
                 open_storage(config.upstream, secrets).check,
                 TargetDatabase(config.downstream, secrets.password).check,
             ):
-                with suppress(TransientError):  # no answer yet: the first round tries again, up to the retry limit
+                # no answer yet: the first round tries again, up to the retry limit
+                with suppress(TransientError):
                     check()
             # Closures and Spark properties must carry no secret: workers read them from this file.
             self._secrets_file = write_secrets(secrets)
@@ -326,7 +353,7 @@ class Consumer:
         return self._service
 
     def _complete(self) -> None:
-        """Infer from the bucket the settings that were not given, and check that a decoder exists for all of them."""
+        """Infer settings that were not given from the bucket; check that it has a decoder."""
         if self._loaded.unset:
             bucket = _looked_at(self._loaded, self._clock, self._stop)
             self._loaded = completed(self._loaded, bucket)
@@ -344,7 +371,7 @@ class Consumer:
         decoder_for(upstream)
 
     def _context(self, manager: ConsumerManager, state: StateStore) -> RoundContext:
-        """Return what rounds work with; the Spark pipeline and the DDL workers are kept while they are usable."""
+        """Return what rounds work with; keep the Spark pipeline and DDL workers while usable."""
         config, secrets = self._loaded.config, self._loaded.secrets
         database = TargetDatabase(config.downstream, secrets.password)
         server_info = database.server_info()
@@ -387,7 +414,7 @@ class Consumer:
 
 
 def _looked_at(loaded: Loaded, clock: Clock, stop: StopSignal) -> InspectedBucket:
-    """Return the bucket once it answers; raise `TransientError` if it does not within the retry limit."""
+    """Return the bucket once it answers; raise `TransientError` after the retry limit."""
     storage = open_storage(loaded.config.upstream, loaded.secrets)
     deadline = clock.monotonic() + loaded.config.tuning.retry_limit
     while True:
@@ -413,7 +440,10 @@ def _loading(
     ended: Callable[[], bool],
     open_copy: Callable[[str], OpenCopy],
 ) -> LoadingState:
-    """Return what loads tables from copies. `ddl` runs the statements of copies; `ended`: whether the run has been asked to end."""
+    """Return what loads tables from copies.
+
+    `ddl` runs the statements of copies; `ended`: whether the run has been asked to end.
+    """
 
     def is_ours(name: TableName) -> bool:
         return bool(database.noted([name]))
@@ -441,7 +471,7 @@ def _open_copy(loaded: Loaded, uri: str) -> OpenCopy:
 
 
 class _Copies:
-    """Opens copies; one that was looked at before Spark started is not read again for its first use."""
+    """Opens copies; one read before Spark started is not read again for its first use."""
 
     def __init__(self, loaded: Callable[[], Loaded]) -> None:
         """Open nothing yet; `loaded` returns the settings that hold by then."""
@@ -449,7 +479,7 @@ class _Copies:
         self._opened: dict[str, OpenCopy] = {}
 
     def look(self) -> None:
-        """Open the copy that the feed is to begin with, unless that is still to be made; see `ConsumerService`."""
+        """Open a feed's first copy, unless it is still to be made; see `ConsumerService`."""
         loaded = self._loaded()
         if loaded.source is None:
             self._opened[loaded.config.loading.dump] = _open_copy(loaded, loaded.config.loading.dump)

@@ -1,8 +1,9 @@
-"""Time as the program sees it, how it is asked to end, and durations and amounts as readers like them.
+"""The program's time, how it is asked to end, and durations and amounts for readers.
 
-The clock is a Protocol so that tests can control it. The first SIGTERM or SIGINT asks the program to finish its transaction and end, the
-second to abandon it. Both are safe, since a stored position never runs ahead of its rows. A third signal has its usual effect: the
-process dies immediately, which is safe for the same reason.
+The clock is a Protocol so that tests can control it. The first SIGTERM or SIGINT asks the program
+to finish its transaction and end, the second to abandon it. Both are safe, since a stored position
+never runs ahead of its rows. A third signal has its usual effect: the process dies immediately,
+which is safe for the same reason.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock. It knows when the program last went to wait, by which a hanging program can be told from a busy one."""
+    """The machine's clock, with the last wait: it tells a hanging program from a busy one."""
 
     def __init__(self) -> None:
         """Start with nobody having waited."""
@@ -74,7 +75,7 @@ class SystemClock:
         """Time by `monotonic` at which the longest wait ends, or ended."""
 
     def silent_seconds(self) -> float | None:
-        """Return the seconds since the last wait ended: 0 while a thread waits, None before the first wait."""
+        """Return seconds since the last wait ended: 0 in a wait, None before the first."""
         return None if self._returns is None else max(0.0, self.monotonic() - self._returns)
 
     def monotonic(self) -> float:
@@ -128,15 +129,16 @@ class StopSignal(Protocol):
 class Stop:
     """Asks a running program to end.
 
-    As a context manager it takes over the process's SIGTERM and SIGINT and restores their handlers at the end. Without it, `request`
-    and `abandon` do the same from any thread. The handlers only put the signal into a queue, which is allowed at any
-    instruction; a thread reads it, logs, and runs the callbacks.
+    As a context manager it takes over the process's SIGTERM and SIGINT and restores their handlers
+    at the end. Without it, `request` and `abandon` do the same from any thread. The handlers only
+    put the signal into a queue, which is allowed at any instruction; a thread reads it, logs, and
+    runs the callbacks.
     """
 
     def __init__(self) -> None:
         """Start with nothing requested."""
         self.requested = threading.Event()
-        """Set when the program should finish its transaction and end; wait on it instead of sleeping."""
+        """Set when the program should end after its transaction; wait on it, do not sleep."""
         self.abandoned = threading.Event()
         """Set when the program should not even finish its transaction."""
         self._callbacks: list[Callable[[], object]] = []
@@ -147,8 +149,9 @@ class Stop:
         self._received = 0
 
     def on_abandon(self, callback: Callable[[], object]) -> None:
-        """Call `callback` in another thread when the transaction is to be abandoned; immediately if it already is."""
-        # Either `abandon` finds the callback, or it has set the event before: none is lost, and none is called twice.
+        """Call `callback` in a thread when the transaction is abandoned, or already was."""
+        # Either `abandon` finds the callback, or it has set the event before: none is lost, and
+        # none is called twice.
         with self._lock:
             if not self.abandoned.is_set():
                 self._callbacks.append(callback)
@@ -174,7 +177,10 @@ class Stop:
             self._call(callback)
 
     def install(self) -> None:
-        """Take over SIGTERM and SIGINT; from the main thread only. A second call takes them back from whoever took them since."""
+        """Take over SIGTERM and SIGINT, in the main thread only.
+
+        A second call takes them back from whoever took them since.
+        """
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="signals", daemon=True)
             self._watcher.start()

@@ -8,7 +8,7 @@ StorageConsumerError
 ├── NotTheWriter           leave the target to another process (exit code 3)
 │   ├── LeaseHeld          another process is the writer; nothing was touched
 │   └── LeaseLost          another process became the writer
-├── StateGone              the state schema was dropped or put back while the program ran (exit code 1)
+├── StateGone              the state schema was dropped or put back while running (exit code 1)
 ├── Abandoned              the running job was called off; the next start repeats it
 ├── TransientError         try again with back-off; after the limit the run ends (exit code 1)
 │   ├── SparkUnavailable
@@ -43,7 +43,7 @@ class ConfigError(StorageConsumerError):
 
 
 class ExportRefused(ConfigError):
-    """An export cannot be loaded: it is not finished, was cut, or is not what Dumpling or mydumper writes."""
+    """An export cannot be loaded: unfinished, cut, or not of Dumpling or mydumper."""
 
 
 class ExportUnfinished(ExportRefused):
@@ -51,7 +51,7 @@ class ExportUnfinished(ExportRefused):
 
 
 class NoMetadata(StorageConsumerError):
-    """The bucket has no ``metadata``: it is another folder than the changefeed's, or that has not begun."""
+    """The bucket has no ``metadata``: another folder, or a changefeed that has not begun."""
 
 
 class NotTheWriter(StorageConsumerError):
@@ -109,12 +109,12 @@ class MalformedSchemaFile(TableError):
 class UndecodableRow(TableError):
     """A row of a data file does not parse.
 
-    `at_end` is True when the row is the last one of its file, which may be torn while the file is still being written. `commit_ts` is the
-    row's, None where it cannot be read.
+    `at_end` is True when the row is the last one of its file, which may be torn while the file is
+    still being written. `commit_ts` is the row's, None where it cannot be read.
     """
 
     def __init__(self, message: str, *, at_end: bool = False, commit_ts: int | None = None) -> None:
-        """Store where the row is; `message` names the file, the row, the byte offset and an excerpt."""
+        """Store the row's place; `message` has the file, row, byte offset and an excerpt."""
         super().__init__(message)
         self.at_end = at_end
         self.commit_ts = commit_ts
@@ -129,15 +129,16 @@ def _undecodable(message: str, at_end: bool, commit_ts: int | None) -> Undecodab
 
 
 class FilesMissing(TableError):
-    """A data file is missing from its numbered sequence, vanished before it was read, or lies in an archive of the store."""
+    """A data file is missing in its sequence, vanished before it was read, or is archived."""
 
 
 class DdlFailed(TableError):
     """The target refused a DDL, or an interrupted DDL cannot be resolved without help.
 
-    `remedy` is the next step for the operator, unless that is to make the target's table fit. `left_out`: it is about a view, which has no
-    rows, so that nothing waits for it, and the journal has noted that it is not there. `of_foreign_key` is True if the answer is about a
-    foreign key of the target.
+    `remedy` is the next step for the operator, unless that is to make the target's table fit.
+    `left_out`: it is about a view, which has no rows, so that nothing waits for it, and the journal
+    has noted that it is not there. `of_foreign_key` is True if the answer is about a foreign key of
+    the target.
     """
 
     def __init__(
@@ -153,25 +154,27 @@ class DdlFailed(TableError):
 class RowRefused(TableError):
     """The target refused a value of a row.
 
-    `line` is the row as it was to be written. The caller looks it up to find the file and row that it came from. `content_error` is the
-    server's error number if it refused a row to be written for what the row holds; 0 for everything else.
+    `line` is the row as it was to be written. The caller looks it up to find the file and row that
+    it came from. `content_error` is the server's error number if it refused a row to be written for
+    what the row holds; 0 for everything else.
     """
 
     def __init__(self, message: str = "", *, line: bytes = b"", content_error: int = 0) -> None:
-        """Store the line and the number; `message` names the table, the row's key and the server's answer."""
+        """Store line and number; `message` has table, row's key and the server's answer."""
         super().__init__(message)
         self.line = line
         self.content_error = content_error
 
 
 class StatementRefused(TableError):
-    """A schema file holds a statement that may not run, since TiCDC stores none like it for this table."""
+    """A schema file's statement may not run: TiCDC stores none like it for this table."""
 
 
 class NotReplicable(TableError):
     """The files do not say enough to apply this change rightly.
 
-    `ways`: what helps, as pairs: when, and the words of a command up to the flags that lead to the target.
+    `ways`: what helps, as pairs: when, and the words of a command up to the flags that lead to the
+    target.
     """
 
     def __init__(self, message: str = "", *, ways: Sequence[tuple[str, str]] = ()) -> None:

@@ -1,7 +1,8 @@
 """The nouns: frozen records that travel between the stages.
 
-Every commit-ts, table version and checkpoint is a TSO: an unsigned 64-bit integer, ``physical milliseconds << 18 | logical``.
-They are plain Python integers and never pass through a float, which holds only 53 bits exactly.
+Every commit-ts, table version and checkpoint is a TSO: an unsigned 64-bit integer,
+``physical milliseconds << 18 | logical``. They are plain Python integers and never pass through a
+float, which holds only 53 bits exactly.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import NamedTuple, NewType
 CommitTs = NewType("CommitTs", int)
 """TSO at which a change committed at the source."""
 TableVersion = NewType("TableVersion", int)
-"""TSO in the name of a directory or schema file; for a DDL, the TSO at which it finished at the source."""
+"""TSO in a directory's or schema file's name; a DDL's, at which it finished at the source."""
 
 VersionKey = tuple[int, str]
-"""Version and table directory, which name one version directory; two directories of one table may share a version."""
+"""Version and table directory, which name a version directory; tables may have two of one.
+
+Two directories of one table may share a version.
+"""
 
 
 class DdlId(NamedTuple):
@@ -32,7 +36,8 @@ class DdlId(NamedTuple):
 class DdlKind(IntEnum):
     """TiDB's DDL action codes, as far as they matter here.
 
-    A schema file may have any other code: compare its code with these members, but never convert it.
+    A schema file may have any other code: compare its code with these members, but never convert
+    it.
     """
 
     CREATE_SCHEMA = 1
@@ -87,8 +92,9 @@ DAY_MS = 24 * 3600 * 1000
 CLOCK_MARGIN_MS = DAY_MS
 """How far a TSO may be ahead of our clock, in milliseconds.
 
-A TSO's physical part comes from the clock of the source's PD. Servers that keep time differ by far less than a second. A clock that was
-set to local time and is taken for UTC is up to 14 hours wrong; the margin keeps even its rows.
+A TSO's physical part comes from the clock of the source's PD. Servers that keep time differ by far
+less than a second. A clock that was set to local time and is taken for UTC is up to 14 hours wrong;
+the margin keeps even its rows.
 """
 MAX_TSO = (1 << 64) - 1
 
@@ -99,12 +105,12 @@ def physical_ms(ts: int) -> int:
 
 
 def is_ahead_of_clock(ts: int, now: float) -> bool:
-    """Return whether no source can have issued this TSO yet; `now` is seconds since 1970-01-01 UTC by our clock."""
+    """Return whether a TSO is in the future; `now`: seconds since 1970, UTC, by our clock."""
     return physical_ms(ts) > now * 1000 + CLOCK_MARGIN_MS
 
 
 def latest_tso(checkpoint: int, now: float) -> int:
-    """Return the highest commit-ts (inclusive) that a row may have, given the reported checkpoint and our clock.
+    """Return a row's highest possible commit-ts (inclusive), by checkpoint and our clock.
 
     If the checkpoint is ahead of the clock, the clock must be wrong, so any TSO is allowed.
     """
@@ -114,8 +120,8 @@ def latest_tso(checkpoint: int, now: float) -> int:
 
 
 def folded_name(name: str) -> str:
-    """Return a database or table name as TiDB compares names: each character in lower case, with no other folding."""
-    # str.lower() may turn one character into two ("İ"); TiDB lowers rune by rune, hence the first one only.
+    """Return a database or table name as TiDB compares them: lower case by character."""
+    # str.lower() may give two characters ("İ"); TiDB lowers rune by rune, hence the first.
     return name.lower() if name.isascii() else "".join(sign.lower()[:1] for sign in name)
 
 
@@ -132,7 +138,7 @@ class TableName:
     table: str
 
     def __str__(self) -> str:
-        """Return ``schema.table``, or ``schema`` alone for a database; each in backquotes where one holds a dot or a backquote.
+        """Return ``schema.table``, or ``schema`` alone, in backquotes if it has dots or backquotes.
 
         No two names are equal as texts.
         """
@@ -157,7 +163,7 @@ class TableColumn:
     precision: int | None = None
     """Display width, length or digits, as written in the file."""
     scale: int | None = None
-    """Digits after the decimal point, or digits of fractional seconds; None if the file has none."""
+    """Digits after the decimal point, or of fractional seconds; None if the file has none."""
     nullable: bool = True
     is_pk: bool = False
     default: str | None = None
@@ -178,7 +184,7 @@ class NameAt:
     new: bool = False
     """Whether the statement creates this name."""
     reads: bool = False
-    """Whether the statement only reads this table: what LIKE copies, a parent table, what a view selects from."""
+    """Whether the statement only reads it: a LIKE source, a parent table, a view's source."""
     alias_at: int = -1
     """Where an alias may be inserted if a view gives the table none; otherwise -1."""
     qualifies: bool = False
@@ -191,12 +197,15 @@ class NameAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:
-    """One table's old and new name, as the statement spells them; a missing database is that of the schema file."""
+    """A table's old and new name, as spelled; a missing database is the schema file's."""
 
     old: TableName
     new: TableName
     from_anywhere: bool
-    """Whether the old name may belong to another database: the statement gives only that of the new name, not the session's."""
+    """Whether the old name may be in any database: only the new one is qualified.
+
+    The session's database is not known then.
+    """
 
     @property
     def folded(self) -> tuple[TableName, TableName]:
@@ -206,24 +215,27 @@ class Rename:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedDdl:
-    """What a schema file's statement says; see `sql.parse.parsed`. It has no tokens, since a definition holds it for as long as it lives."""
+    """What a schema file's statement says (`sql.parse.parsed`), without tokens, to be held.
+
+    A definition holds it for as long as it lives.
+    """
 
     own: TableName
     """The name in the schema file."""
     subject: TableName
     """The table that the statement leads to; `own` itself, unless the file lies under another name.
 
-    The new architecture stores one step of a cycle of renames under the last name of its table, in the directory and in the
-    file; the statement alone shows which name this step gives.
+    The new architecture stores one step of a cycle of renames under the last name of its table, in
+    the directory and in the file; the statement alone shows which name this step gives.
     """
     head: tuple[str, ...] = ()
-    """The first two words in upper case, empty where there is a quoted name or a string; shorter if the statement is."""
+    """The first two words in upper case, empty for quoted names and strings; or fewer."""
     rename: Rename | None = None
     """What it renames its table from and to; None if it does not."""
     names: tuple[NameAt, ...] = ()
-    """Every table, view or database that it names, in order, without columns, indexes and aliases."""
+    """Tables, views and databases it names, in order; no columns, indexes, aliases."""
     others: frozenset[TableName] = frozenset()
-    """Every word of it that could be a table, as spelled, if it can touch other tables than its own; empty if it cannot."""
+    """Words that could be tables, as spelled, if it may touch other tables; else empty."""
     exchanges_partition: bool = False
     has_references: bool = False
     """Whether it may have a foreign key."""
@@ -232,7 +244,7 @@ class ParsedDdl:
 
     @property
     def is_astray(self) -> bool:
-        """Whether the file's columns are those of another table than the one it lies under; see `subject`."""
+        """Whether the file's columns are another table's than of its place; see `subject`."""
         return self.subject != self.own
 
     @property
@@ -247,7 +259,7 @@ class ParsedDdl:
 
     @property
     def mentioned(self) -> frozenset[TableName]:
-        """The names that the statement touches or may touch, as spelled; a database statement touches its database."""
+        """Names that the statement touches or may touch, as spelled; a database's is its own."""
         # Not `own`: a table of that name has nothing to do with a step that lies under it.
         return self.others | {self.subject}
 
@@ -268,15 +280,15 @@ class TableDefinition:
     ddl_type: int
     """TiDB's DDL action code, known to `DdlKind` or not; 0 if ``query`` is empty."""
     columns: tuple[TableColumn, ...]
-    """All columns in table order, hidden and virtual generated ones included; empty for a database."""
+    """All columns in order, hidden and virtual generated ones included; empty for a database."""
     path: str
     """Path of the schema file, relative to the storage root."""
     checksum: int
-    """CRC-32 from the file's name; if the name has none, that of the content, or 0 if it can't be computed."""
+    """CRC-32 of the file's name, else of the content, or 0 if it cannot be computed."""
     warnings: tuple[str, ...] = ()
     """Oddities of the file that stop nothing (wrong checksum, unknown attribute, swapped names)."""
     held: ParsedDdl | None = field(default=None, init=False, repr=False, compare=False)
-    """Belongs to `sql.parse.parsed`, which fills it on first use. `replace` leaves it empty, so a changed statement is parsed again."""
+    """Of `sql.parse.parsed`, filled at first use; `replace` empties it, to parse changed text."""
 
     @property
     def is_ddl(self) -> bool:
@@ -285,7 +297,10 @@ class TableDefinition:
 
     @property
     def session_database(self) -> str:
-        """The database in which its statement runs; "" for none, where it makes or drops one. ALTER DATABASE may leave the name out."""
+        """The statement's session database; "" for none.
+
+        It is none where it makes or drops one. ALTER DATABASE may leave the name out.
+        """
         return self.name.schema if self.name.table or self.ddl_type == DdlKind.ALTER_SCHEMA else ""
 
     @property
@@ -303,9 +318,12 @@ class StoredObject:
     size: int
     """Size in bytes."""
     tag: str
-    """Text that changes whenever the content may have changed: an ETag, or the mtime in nanoseconds."""
+    """Text that changes if the content may have: an ETag, or the mtime in nanoseconds."""
     modified: float = field(default=0.0, compare=False)
-    """When it was written there, in seconds since 1970-01-01 UTC by the store's clock; 0 if that is not known. A copy has another time."""
+    """When it was written, in seconds since 1970 UTC by the store's clock; 0 if unknown.
+
+    A copy has another time.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,9 +369,9 @@ class DataFile:
     number: int
     """File index; starts at 1 in each directory (and for each dispatcher)."""
     width: int
-    """Number of digits that the index was written with; sequences of different widths count separately."""
+    """Digits of the written index; sequences of different widths count separately."""
     finished: bool = False
-    """True if an earlier run finished this file unchanged: it only shows that its sequence exists."""
+    """True if an earlier run finished this file unchanged: it only shows its sequence."""
 
     @property
     def version_key(self) -> VersionKey:
@@ -362,7 +380,7 @@ class DataFile:
 
     @property
     def sequence(self) -> str:
-        """The numbered sequence that this file belongs to: directory, dispatcher and index width."""
+        """This file's numbered sequence: directory, dispatcher and index width."""
         return sequence_name(self.stored.path.rpartition("/")[0], self.dispatcher, self.width)
 
     @property
@@ -390,7 +408,7 @@ class SkippedRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRange:
-    """The interval of commit-ts that one row step applies: ``low`` exclusive, ``high`` inclusive."""
+    """The commit-ts that a row step applies: ``low`` exclusive, ``high`` inclusive."""
 
     low: int
     high: int

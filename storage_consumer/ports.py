@@ -1,4 +1,4 @@
-"""Protocols of what the driver needs from outside: the target's state, structure and DDL, and the job that writes rows.
+"""Protocols that the driver needs: the target's state, structure and DDL; the row job.
 
 `checkpoint`, `ddl`, `downstream` and `spark` implement them; `api.py` wires them together.
 """
@@ -39,16 +39,16 @@ class TableProgress:
     state: str
     """``running``, ``waiting``, ``halted`` or ``dropped``."""
     follows: bool = True
-    """True if its checkpoint is not lower than the overall one, which it follows while it is idle."""
+    """True if its checkpoint is not below the overall one, which it follows while idle."""
     error: str = ""
     copies: Copies | None = None
     """What a copy of the table must contain; None if nothing about it is to be stored."""
     target: TableName | None = None
-    """Where its rows are if there are routes (`shared_names.NOWHERE`: not in the target yet); None if under its own name."""
+    """Where its rows are by routes (`shared_names.NOWHERE`: not yet); None: by its name."""
     skipped: tuple[SkippedRows, ...] = ()
     """What was left out of it on the way there."""
     may_be_outdated: bool = False
-    """Whether a statement whose end is not known yet may have stored it: then the stored state, error, `follows` and place stay."""
+    """Whether an unfinished statement may have stored it: keep state, error, `follows`, place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class ServerInfo:
 
 
 class Lease(Protocol):
-    """The right to write: one owner at a time, and within its time one window after the other; see `checkpoint.transactions`."""
+    """The right to write: one owner, one window at a time; see `checkpoint.transactions`."""
 
     task_statements: TaskStatements
     """What the tasks of a window run on the state tables."""
@@ -92,7 +92,8 @@ class Lease(Protocol):
     def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:
         """Fence off all older windows and owners; return the id of the new window.
 
-        `writes`: table key → the commit-ts up to which the window may write rows that are visible before the table's checkpoint moves.
+        `writes`: table key → the commit-ts up to which the window may write rows that are visible
+        before the table's checkpoint moves.
         """
         ...
 
@@ -101,7 +102,7 @@ class ProgressStore(Protocol):
     """How far tables and files are; see `checkpoint.progress`."""
 
     def load(self) -> tuple[Restart, int]:
-        """Return the state that an earlier run left, and the highest storage checkpoint that it saw."""
+        """Return an earlier run's state, and the highest storage checkpoint that it saw."""
         ...
 
     def save(
@@ -114,7 +115,10 @@ class ProgressStore(Protocol):
         lowest: int | None = None,
         joined: Collection[str] = (),
     ) -> None:
-        """Store what moved, all of it or nothing. `checkpoint`: followed by idle tables; `lowest`: published to others, None to leave it unchanged.
+        """Store all of what moved or nothing.
+
+        `checkpoint`: followed by idle tables; `lowest`: published to others, None to leave it
+        unchanged.
 
         `joined`: the keys of tables that have caught up with the others since their loads.
         """
@@ -139,23 +143,23 @@ class Journal(Protocol):
         note: str = "",
         tables: Iterable[TableProgress] = (),
     ) -> None:
-        """Store a statement's state and, in the same transaction, the progress of the `tables` that it moved."""
+        """Store a statement's state with the progress of its `tables`, in one transaction."""
 
     def refused(self, step: DdlStep, error: str) -> None:
-        """Record why a statement stops its table; a started statement without a known outcome stays started."""
+        """Record why a statement stops its table; a started one, unresolved, stays started."""
 
     def copied(self, step: DdlStep, at: int) -> None:
-        """Record that a statement is done, because a copy of its table as of TSO `at` contains its effect."""
+        """Record a statement as done: its table's copy as of TSO `at` contains its effect."""
 
 
 class SchemaHistory(Protocol):
     """The content of every schema file that was ever read; see `checkpoint.journal`."""
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
-        """Store the content of schema files, with the table directory of each; what is stored already costs nothing."""
+        """Store schema files' content with table directories; stored content costs nothing."""
 
     def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
-        """Return the content of the schema files of one version directory, whether or not they still exist."""
+        """Return a version directory's schema files, whether or not they still exist."""
         ...
 
     def known_versions(self) -> frozenset[tuple[str, int]]:
@@ -163,7 +167,7 @@ class SchemaHistory(Protocol):
         ...
 
     def unresolved(self) -> list[tuple[str, int]]:
-        """Return table directory and version of kept statements that the journal lists neither as done nor as skipped."""
+        """Return directory and version of kept statements neither done nor skipped."""
         ...
 
 
@@ -171,43 +175,50 @@ class Decisions(Protocol):
     """What operators decide; see `checkpoint.tables`."""
 
     def on_statements(self) -> Mapping[DdlId, Decision]:
-        """Return decisions on statements that are neither done nor skipped, by `DdlStep.identity`."""
+        """Return decisions on statements neither done nor skipped, by `DdlStep.identity`."""
         ...
 
     def waiting(self) -> tuple[bool, bool]:
-        """Return whether decisions on tables wait, and whether loads are requested; asked in every round, so by one query."""
+        """Return whether decisions on tables wait, and whether loads do; one query per round."""
         ...
 
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
-        """Apply decisions on tables to the stored state, each once; return their results. `ProgressStore.load` returns the rest.
+        """Apply stored decisions on tables, each once, and return their results.
 
-        `busy`: keys of tables that a running statement touches; decisions on them wait. `tells_time`: rows carry a commit-ts.
+        `ProgressStore.load` returns the rest.
+
+        `busy`: keys of tables that a running statement touches; decisions on them wait.
+        `tells_time`: rows carry a commit-ts.
         """
         ...
 
 
 class Loads(Protocol):
-    """Which tables are loaded from a copy; see `checkpoint.tables`. `ProgressStore.load` returns those that are not ended."""
+    """Which tables are loaded (`checkpoint.tables`); `ProgressStore.load` returns open ones."""
 
     def requested(self) -> list[Load]:
         """Return the loads that no consumer has looked at, by table."""
         ...
 
     def unsettled(self, load: Load) -> tuple[int, bool]:
-        """Return the version of the last statement that may touch the table of a load and is not known to have ended, 0 for none.
+        """Return the last unfinished statement's version that may touch a load's table, or 0.
 
-        And whether the table is halted, so that nobody finds out what became of it until an operator decides.
+        And whether the table is halted, so that nobody finds out what became of it until an
+        operator decides.
         """
         ...
 
     def begin(
         self, loads: Collection[Load], *, by: str, floor: int = 0, places: Mapping[str, TableName] | None = None
     ) -> list[Load]:
-        """Store that these loads begin: nothing but their copies is written to their tables from here on. Return those that do.
+        """Store that these loads begin, and return those that do.
 
-        `by`: who wants them; empty for loads that were requested, of which one that was withdrawn or replaced meanwhile does not begin.
-        `floor`: the TSO of the copy that a new feed begins with, 0 for one that has begun. `places`: table key → where the routes send the
-        table in the target; None without routes.
+        Nothing but their copies is written to their tables from here on.
+
+        `by`: who wants them; empty for loads that were requested, of which one that was withdrawn
+        or replaced meanwhile does not begin. `floor`: the TSO of the copy that a new feed begins
+        with, 0 for one that has begun. `places`: table key → where the routes send the table in the
+        target; None without routes.
         """
         ...
 
@@ -218,17 +229,17 @@ class Loads(Protocol):
         """Store why a copy cannot be used."""
 
     def cancel(self, load: Load, why: str) -> None:
-        """Store why a load that has begun does not go on; its table has to be known as one that lacks rows."""
+        """Store why a begun load ends; its table has to be known as one that lacks rows."""
 
     def advance(self, clocks: Mapping[str, int]) -> None:
-        """Store how far loads are: table key → the clock up to which (inclusive) rows are written. It never goes back."""
+        """Store table key → the clock (inclusive) up to which rows are written; never back."""
 
     def clocks(self, keys: Iterable[str]) -> Mapping[str, int]:
         """Return how far the loads of these tables are, as tasks have left them."""
         ...
 
     def finish(self, load: Load) -> str:
-        """Let a table go on after its copy, all of which is written; return why that may not be yet, or an empty text."""
+        """Let a table go on after its written copy; return why it may not yet, or empty."""
         ...
 
 
@@ -244,7 +255,7 @@ class VerifiedStore(Protocol):
     """What is known of tables that may not be equal to the source; see `checkpoint.findings`."""
 
     def doubt(self, table_key: str, document: Mapping[str, object]) -> None:
-        """Store that a table may not be equal to the source, which holds until it is compared or has a copy.
+        """Store that a table may differ from the source, until it is compared or copied.
 
         `document`: what `TableResult.document` returns.
         """
@@ -308,11 +319,11 @@ class Target(Protocol):
         ...
 
     def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
-        """Return folded name → the target's own spelling, for tables and databases (empty table name) that exist."""
+        """Map folded to own names of existing tables and databases (empty table name)."""
         ...
 
     def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
-        """Return the holders of locks that a statement on these tables waits for, as far as the server reports them."""
+        """Return holders of locks that a statement on these tables waits for, if known."""
         ...
 
     def close(self) -> None:
@@ -335,7 +346,9 @@ class Ddl(Protocol):
     """Runs statements one after another, each once; see `ddl.runner`."""
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
-        """Run the statement, or find that it ran; the transaction that records it stores `moved`. Return a note, or ``""``.
+        """Run the statement, or find that it ran; return a note, or ``""``.
+
+        The transaction that records it stores `moved`.
 
         Of a view that cannot be made `moved` is stored too; see `DdlFailed.left_out`.
         """
@@ -356,26 +369,27 @@ class DdlContext:
     """What the files say about a statement's surroundings."""
 
     database_is_ours: bool
-    """Whether the bucket has the CREATE DATABASE of the statement's database, so that it need not be created here."""
+    """Whether the bucket has its database's CREATE DATABASE: no need to create it here."""
     table_was_seen: bool
-    """Whether the bucket has an earlier structure of the table, or anything of the database, so that it should exist."""
+    """Whether the bucket has an earlier structure of it or its database: it should exist."""
     after_copy: int = 0
-    """The TSO of the copy after which it is the first statement of its table, 0 for none: the copy may hold its effect already.
+    """TSO of the copy before its table's first statement, or 0: maybe it has the effect.
 
-    A statement of TiDB takes effect in steps, and a snapshot from right before its version can show the last ones already.
+    A statement of TiDB takes effect in steps, and a snapshot from right before its version can show
+    the last ones already.
     """
     in_doubt_by: int = 0
-    """The TSO of a copy from right before a RENAME, 0 for none: where the names in the target do not fit, it may be the reason."""
+    """TSO of a copy right before a RENAME, 0 for none: a reason for names that do not fit."""
     made_by: DdlStep | None = None
     """The last statement before this one that created the table; it may not have run here."""
     database_statements: tuple[str, ...] = ()
-    """The source's CREATE and ALTER DATABASE up to the statement, in order: they set the defaults of a new table."""
+    """The source's CREATE and ALTER DATABASE until then, in order: a new table's defaults."""
     decision: Decision | None = None
     """An operator's decision on it."""
     resumes: TableName | None = None
-    """The table to resume to try it again, by its name in the bucket; the statement's own if there is none."""
+    """The table to resume for another try, by bucket name; none: the statement's own."""
     should_continue: Callable[[], bool] = lambda: True
-    """Called repeatedly while a statement is waited for; raises `LeaseLost`, or returns False to end."""
+    """Called repeatedly in a wait; raises `LeaseLost`, or returns False to end."""
 
 
 class RowPipeline(Protocol):
@@ -387,5 +401,5 @@ class RowPipeline(Protocol):
         ...
 
     def run(self, spec: JobSpec, files: Sequence[JobFile], progress: Progress) -> list[FileReport | WriteReport]:
-        """Read, decode, order and write; raise `TransientError` or `LeaseLost` if the job as a whole fails."""
+        """Read, decode, order and write; raise `TransientError`, `LeaseLost` for the whole job."""
         ...

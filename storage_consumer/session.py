@@ -1,4 +1,4 @@
-"""What the options of one command lead to: the bucket, the target and its state, the source. Each is opened once, when it is asked for.
+"""What a command's options lead to: bucket, target, state, source, opened once on demand.
 
 What opens them is imported as late, since many commands need one of them, and some none.
 """
@@ -23,12 +23,12 @@ Opener = Callable[[Upstream, Secrets], "Storage"]
 
 
 class Session:
-    """One command's way to bucket, target and state. Settings that are wrong raise `ConfigError` when they are asked for."""
+    """One command's way to bucket, target and state; raises `ConfigError` on demand."""
 
     def __init__(
         self, options: Mapping[str, object], environ: Mapping[str, str], open_storage: Opener | None = None
     ) -> None:
-        """Take options by keyword, as texts or values. `open_storage`: in place of what opens stores."""
+        """Take keyword options as texts or values; `open_storage`: instead of the stores' own."""
         self.environ = environ
         self.given = options
         self._open_storage = open_storage
@@ -58,7 +58,10 @@ class Session:
 
     @contextmanager
     def state(self, *, older: bool = False) -> Iterator[StateStore]:
-        """Yield the state in the target, and close it afterwards. `older`: also one of an earlier version. Raises `TargetUnavailable`."""
+        """Yield the target's state and close it; raise `TargetUnavailable`.
+
+        `older`: also one of an earlier version.
+        """
         from storage_consumer.checkpoint.store import OLDER_TOO, operated  # noqa: PLC0415 - see above
 
         readable = {"readable": OLDER_TOO} if older else {}
@@ -74,7 +77,8 @@ class Session:
     def open_bucket(self) -> tuple[Loaded, Storage]:
         """Return the settings of the bucket, completed by what it shows, and its store.
 
-        Raises `ConfigError` also for settings that the bucket leaves open, and `StorageUnavailable`.
+        Raises `ConfigError` also for settings that the bucket leaves open, and
+        `StorageUnavailable`.
         """
         from storage_consumer.bucket.inspector import completed, inspect  # noqa: PLC0415 - see above
 

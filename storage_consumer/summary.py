@@ -1,4 +1,4 @@
-"""What a round did, as frozen records: the result of `Consumer.run_once` and the source of the summary line."""
+"""What a round did, as frozen records: `Consumer.run_once`'s result, the summary line."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ class TableSummary:
     checkpoint: int = 0
     """Commit ts up to which this table is applied, inclusive."""
     state: str = "running"
-    """``running``; ``waiting`` for something that should come (a missing file, a torn last line); ``halted``; ``paused`` by an operator; ``dropped``."""
+    """``running``; ``waiting`` for a file or torn line; ``halted``; ``paused``; ``dropped``.
+
+    An operator pauses a table.
+    """
     error: str = ""
     """Why the table is halted or waiting, or the view left out."""
     waits_for: str = ""
-    """What kind of thing a waiting table waits for: ``file``, ``ddl`` (a statement before its rows) or ``lock`` (of other sessions)."""
+    """What it waits for: ``file``, ``ddl`` (before its rows) or ``lock`` (other sessions')."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +46,19 @@ class RoundSummary:
     ddls: int = 0
     """DDL statements executed."""
     checkpoint: int = 0
-    """Commit ts (inclusive) up to which every table is applied, halted ones included; tables that are left out do not count."""
+    """Commit ts (inclusive) to which all tables are applied, halted ones too; not left-out ones."""
     checkpoint_running: int = 0
     """The same for the tables that are not halted; never less than `checkpoint`."""
     joining: tuple[int, ...] = ()
-    """Commit ts (inclusive) up to which the tables are applied that catch up after their loads; `checkpoint` leaves them out."""
+    """Commit ts (inclusive) of tables that catch up after loads, which `checkpoint` ignores."""
     storage_checkpoint: int = 0
-    """The checkpoint-ts of the bucket's ``metadata`` at the start of the round; an earlier one while that is not to be believed."""
+    """The ``metadata`` checkpoint-ts at the round's start; an earlier one if unbelievable."""
     refused_checkpoint: int = 0
     """What ``metadata`` says if that lies too far ahead of the clock to be believed; else 0."""
     seconds: float = 0.0
     """Wall time of the round, in seconds."""
     finished_files: int = 0
-    """Files that an earlier run had finished and this process did not read again; counted when first listed."""
+    """Files of an earlier run that this process did not read again, counted when listed."""
     pending_files: int = 0
     """Files with rows beyond the storage checkpoint, or not yet read."""
     skipped: dict[str, int] = field(default_factory=dict)
@@ -67,15 +70,18 @@ class RoundSummary:
     load_files_done: int = 0
     """Those of them that are written."""
     loading: tuple[str, ...] = ()
-    """Tables whose loads go on or wait at the end of the round; after `run_once` also those whose requested loads have not begun."""
+    """Tables whose loads go on or wait at the round's end.
+
+    After `run_once` also those whose requested loads have not begun.
+    """
     refused_loads: tuple[str, ...] = ()
     """After `run_once`: tables whose loads were requested, and refused meanwhile."""
     stages: dict[str, float] = field(default_factory=dict)
-    """Seconds of the round by what it was doing: ``poll``, ``plan``, ``rows``, ``ddl`` and ``checkpoint``."""
+    """Seconds of the round by stage: ``poll``, ``plan``, ``rows``, ``ddl``, ``checkpoint``."""
     ended_early: str = ""
-    """Why the round ended before everything that could be done was done: ``asked``, ``max-files`` or ``max-seconds``; empty if it did not."""
+    """Why the round ended early: ``asked``, ``max-files``, ``max-seconds``; empty: it did not."""
     reached_until: bool = False
-    """Whether every table that is not stopped has all changes up to the option ``until``, so that the run is over."""
+    """Whether all tables not stopped have all changes up to ``until``: the run is over."""
     bytes: int = 0
     """Size of the data files read."""
     states: dict[str, int] = field(default_factory=dict)
@@ -85,7 +91,7 @@ class RoundSummary:
     """Table → number of its rows in the quarantine: these tables are not equal to the source."""
 
     def following(self, earlier: RoundSummary) -> RoundSummary:
-        """Return the summary of an earlier round and of this one together: what was done in both, and where this one ended."""
+        """Return the summary of an earlier round and this: work of both, this one's end."""
         return replace(
             self,
             rows=self.rows + earlier.rows,
@@ -104,7 +110,7 @@ class RoundSummary:
 
     @property
     def slowest(self) -> int:
-        """Commit ts (inclusive) up to which all tables are applied that are not left out and not being loaded."""
+        """Commit ts (inclusive) to which all tables are applied, not left out or in load."""
         return slowest(self.checkpoint, self.joining)
 
     @property
@@ -124,12 +130,12 @@ class RoundSummary:
 
     @property
     def waiting(self) -> tuple[TableSummary, ...]:
-        """The tables that could not reach the storage checkpoint in this round, but may in a later one."""
+        """Tables that did not reach the storage checkpoint now, but may in a later round."""
         return tuple(table for table in self.tables if table.state == "waiting")
 
 
 def slowest(checkpoint: int, joining: Iterable[int]) -> int:
-    """Return the lower of the checkpoint of the whole and those of the tables that catch up after their loads."""
+    """Return the lowest of overall checkpoint and those of tables catching up after loads."""
     return min([checkpoint, *joining])
 
 
@@ -148,7 +154,7 @@ class RunningStatement:
 
 
 class Progress(Protocol):
-    """Receives the progress of a round. It is called from the driver's threads, must not raise, and must return quickly."""
+    """Receives a round's progress in the driver's threads; must not raise, nor take long."""
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
         """Show that a round begins.
@@ -157,7 +163,7 @@ class Progress(Protocol):
         """
 
     def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
-        """Count `files` more files that were read, with `rows` row changes, and `statements` that are done."""
+        """Count `files` more that were read, with `rows` changes, and `statements` done."""
 
     def ddl(self, *, table: str, query: str) -> None:
         """Show that a statement is about to run."""

@@ -1,4 +1,4 @@
-"""What a start of Spark would find on this machine: PySpark, Java and folders. It starts nothing but ``java -version``.
+"""What Spark would find here: PySpark, Java, folders; starts only ``java -version``.
 
 Nothing here imports PySpark, which may be missing.
 """
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PYSPARK = ((4, 0), (4, 4))
-"""Versions of PySpark that are supported, from the first (inclusive) to the last (exclusive), as the package's dependencies say."""
+"""Supported versions of PySpark, first inclusive, last exclusive, as in the package."""
 JAVA = 17
 """The oldest Java that Spark runs on."""
 _JAVA_SECONDS = 20
@@ -80,7 +80,7 @@ def java_program(environ: Mapping[str, str]) -> str:
 def _pyspark() -> str:
     with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version("pyspark")
-    # One that spark-submit brings is not installed by pip, and says its version only once it is imported.
+    # One of spark-submit is not from pip, and has its version only when imported.
     return "unknown" if find_spec("pyspark") else ""
 
 

@@ -1,7 +1,8 @@
-"""What the program logs: how an event becomes a line, where the lines go, and who else hears of them.
+"""What the program logs: events as lines, where they go, and who else receives them.
 
-``docs/reference/log-events.md`` declares every event with its meaning and fields. Registered secrets are blanked in all values, messages and tracebacks, those of foreign loggers
-included, and characters that a terminal would interpret are escaped.
+``docs/reference/log-events.md`` declares every event with its meaning and fields. Registered
+secrets are blanked in all values, messages and tracebacks, those of foreign loggers included, and
+characters that a terminal would interpret are escaped.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from storage_consumer.model import TSO_PHYSICAL_SHIFT
 
 HIDDEN = "***"
 _SHORT_SECRET = 4
-# The scheme is not looked at: a search for its beginning takes time that grows with the square of a long word.
+# The scheme is not matched: finding its start takes quadratic time in a long word.
 _USERINFO = re.compile(r"(://[^\s:/?#@\"']*):[^\s/@\"']+@")
 _SIGNED = re.compile(
     r"([?&;][\w%.-]{0,40}?(?:signature|token|credential|accesskeyid|accessid|\bsig)=)[^\s&;\"'<>]+", re.IGNORECASE
@@ -31,14 +32,14 @@ _SIGNED = re.compile(
 """A secret among the parameters of a URL that somebody else signed."""
 
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal interprets instead of showing: control characters, line ends, and characters that change the writing direction."""
+"""What terminals do not show: control characters, line ends, changes of direction."""
 
 _secrets: dict[str, re.Pattern[str]] = {}
 
 
 def register_secret(secret: str) -> None:
-    """Blank `secret` wherever it would appear, also percent-encoded; a secret under 4 characters only as a whole word."""
-    # A secret may appear as given, percent-encoded in a URI, or escaped in the repr of a foreign error.
+    """Blank `secret` everywhere, also percent-encoded; under 4 characters, as a whole word."""
+    # As given, percent-encoded in a URI, or escaped in the repr of a foreign error.
     for spelling in {secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]} - {""} - _secrets.keys():
         found = re.escape(spelling)
         # Blanking a secret like "a" inside of words would make every line unreadable.
@@ -54,14 +55,15 @@ def forget_secrets() -> None:
 
 def redact(text: str) -> str:
     """Return the text without registered secrets, and without passwords and signatures in URIs."""
-    for spelling in sorted(_secrets, key=len, reverse=True):  # longest first: a short one may be part of a long one
+    # longest first: a short one may be part of a long one
+    for spelling in sorted(_secrets, key=len, reverse=True):
         text = _secrets[spelling].sub(HIDDEN, text)
     # Secrets that nobody registered may be in a URI that a foreign library quotes.
     return _SIGNED.sub(rf"\1{HIDDEN}", _USERINFO.sub(rf"\1:{HIDDEN}@", text))
 
 
 def escaped(text: str) -> str:
-    r"""Return the text with each character of `UNSEEN` written as ``\u`` and its number; valid in JSON as well."""
+    r"""Return the text with `UNSEEN` characters as ``\u`` and number; valid in JSON, too."""
     return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -71,7 +73,7 @@ def lines_escaped(text: str) -> str:
 
 
 def json_text(document: object) -> str:
-    """Return a document for another program, with secrets blanked in its texts; numbers and member names are unchanged."""
+    """Return a document with secrets blanked in texts, not in numbers and member names."""
     return lines_escaped(json.dumps(_redacted(document), ensure_ascii=False, indent=2)) + "\n"
 
 
@@ -103,7 +105,7 @@ def utc_time(seconds: float) -> str:
 
 
 class Said:
-    """An event with its fields; its text is the line without time and level, for other formatters."""
+    """An event with its fields; its text is the line without time and level."""
 
     def __init__(self, event: str, fields: Mapping[str, object]) -> None:
         """Keep the event's name, and its fields as they were given."""
@@ -114,7 +116,7 @@ class Said:
         return " ".join(filter(None, (self.event, _logfmt(self.shown()))))
 
     def shown(self) -> dict[str, object]:
-        """Return the fields as JSON takes them, without secrets; each TSO is followed by its time."""
+        """Return the fields for JSON, without secrets; each TSO is followed by its time."""
         shown: dict[str, object] = {}
         for name, value in self.fields.items():
             shown[name] = _plain(value)
@@ -125,7 +127,10 @@ class Said:
 
 
 class TextFormatter(logging.Formatter):
-    """One line of logfmt per event: ``time=2026-01-31T10:00:00.123Z level=INFO event=round_finished rows=3 …``."""
+    """One line of logfmt per event.
+
+    Such as ``time=2026-01-31T10:00:00.123Z level=INFO event=round_finished rows=3 …``.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -154,7 +159,7 @@ def _head(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _said(record: logging.LogRecord) -> Said:
-    """Return event and fields; the message of a foreign logger becomes the text of a `log` event."""
+    """Return event and fields; a foreign logger's message is the text of a `log` event."""
     said = record.args[0] if isinstance(record.args, tuple) and record.args else None
     return said if isinstance(said, Said) else Said("log", {"logger": record.name, "text": record.getMessage()})
 
@@ -204,7 +209,7 @@ _NOISY = (
 
 
 Listener = Callable[[str, int, Mapping[str, object]], None]
-"""Gets an event's name, its level as a number of `logging`, and its fields, which may hold secrets and must not be changed."""
+"""Gets event, `logging` level, fields, maybe with secrets, which it must not change."""
 
 _listeners: tuple[Listener, ...] = ()
 """Replaced as a whole, never changed, so that any thread may read it."""
@@ -214,15 +219,18 @@ _around_write: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 def listen(listener: Listener) -> Callable[[], None]:
-    """Call `listener` for each event from now on, also for those below the log level; return a function that ends this.
+    """Call `listener` for each event from now on, below the log level too.
 
-    It is called in the thread that says the event, so it must return at once. What it raises is logged once and then ignored. Events
-    that it says itself are logged, but no listener is called for them.
+    Return a function that ends this.
+
+    It is called in the thread that says the event, so it must return at once. What it raises is
+    logged once and then ignored. Events that it says itself are logged, but no listener is called
+    for them.
     """
     global _listeners  # noqa: PLW0603 - there is one log
     has_failed = False
 
-    # A function of its own for each call: a listener that was added twice is removed once at a time.
+    # One function per call: a listener that was added twice is removed once at a time.
     def guarded(name: str, level: int, fields: Mapping[str, object]) -> None:
         nonlocal has_failed
         try:
@@ -246,7 +254,7 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 @contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
-    """Give what this thread says inside the block to `listener` alone: no log has it, nor any other listener."""
+    """Give this thread's events inside the block to `listener` alone, not to any log."""
     before = getattr(_telling, "alone", None)
     _telling.alone = listener
     try:
@@ -293,9 +301,10 @@ class Log:
                 _telling.busy = False
         if not self._logger.isEnabledFor(level):
             return
-        # Not for each error: most name file, row and remedy, and a traceback adds nothing for an operator.
+        # Not for each error: most name file, row and remedy, which a traceback adds nothing to.
         trace = level >= logging.ERROR and self._logger.isEnabledFor(logging.DEBUG) and sys.exc_info()[0] is not None
-        # The record carries event and fields as they are: our formatters take them from it, those of other programs get the text.
+        # The record carries event and fields as they are: our formatters take them from it, those
+        # of other programs get the text.
         self._logger.log(level, "%s", Said(event, fields), exc_info=trace)
 
 
@@ -319,7 +328,7 @@ def around_writes(context: Callable[[], AbstractContextManager[object]] | None) 
 
 
 def configure(*, level: str = "info", file: str = "", style: str = "text") -> None:
-    """Log to standard error or to `file`, replacing an earlier setup; raise `ConfigError` if the file cannot be opened."""
+    """Log to standard error or `file`, anew; raise `ConfigError` if it cannot be opened."""
     handler: logging.Handler = _Stream()
     if file:
         try:
@@ -338,5 +347,6 @@ def configure(*, level: str = "info", file: str = "", style: str = "text") -> No
     logging.getLogger(ROOT).setLevel(LEVELS[level])
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.ERROR)
-    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # our own events report a broken connection
+    # our own events report a broken connection
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     logging.captureWarnings(capture=True)

@@ -1,12 +1,14 @@
-"""Every comparison of a commit-ts with a border, in one place: which ends belong to an interval is decided here.
+"""Every comparison of a commit-ts with a border: which ends belong to an interval.
 
 * A checkpoint of ours is *inclusive*: every change with commit-ts <= checkpoint is in the target.
-* The storage checkpoint C of ``metadata`` promises that all rows with commit-ts <= C and all DDL with version < C are stored.
-  A DDL at exactly C may still be missing, since classic TiCDC writes ``metadata`` first. It waits until C has passed it, or has
-  not moved for long enough to be called stable.
+* The storage checkpoint C of ``metadata`` promises that all rows with commit-ts <= C and all DDL
+  with version < C are stored. A DDL at exactly C may still be missing, since classic TiCDC writes
+  ``metadata`` first. It waits until C has passed it, or has not moved for long enough to be called
+  stable.
 * Rows with commit-ts <= V belong before the DDL with version V, rows with commit-ts > V after it.
 
-Also instants as people type them, a TSO or a time with its zone: one parser for all commands and options.
+Also instants as people type them, a TSO or a time with its zone: one parser for all commands and
+options.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, physical_ms
 
 
 def is_applied(commit_ts: int, checkpoint: int) -> bool:
-    """Return whether a row with this commit-ts is in the target already, so that seeing it again means a repeated delivery."""
+    """Return whether the target has a row of this commit-ts: seen again, it is a repeat."""
     return commit_ts <= checkpoint
 
 
 def is_settled(noted: int, checkpoint: int) -> bool:
-    """Return whether a table holds no row beyond its checkpoint. `noted`: the commit-ts up to which windows may have written its rows."""
+    """Return whether a table has no row beyond its checkpoint.
+
+    `noted`: the commit-ts up to which windows may have written its rows.
+    """
     return noted <= checkpoint
 
 
@@ -36,35 +41,43 @@ def is_stored(commit_ts: int, storage_checkpoint: int) -> bool:
 
 
 def ddl_is_stored(version: int, storage_checkpoint: int, *, is_stable: bool) -> bool:
-    """Return whether all DDL with this version are known to be stored; `is_stable`: the storage checkpoint is stable."""
+    """Return whether all DDL of this version are stored; `is_stable`: the checkpoint is.
+
+    That is the storage checkpoint.
+    """
     return version < storage_checkpoint or (is_stable and version == storage_checkpoint)
 
 
 def ddl_is_pending(version: int, checkpoint: int, *, journalled: bool) -> bool:
-    """Return whether a table's DDL still has to run; `journalled`: the target's journal says that it is done.
+    """Return whether a table's DDL must still run; `journalled`: the journal says it is done.
 
-    A table's checkpoint reaches V with its last row before the DDL, so at exactly V only the journal knows.
+    A table's checkpoint reaches V with its last row before the DDL, so at exactly V only the
+    journal knows.
     """
     return version > checkpoint or (version == checkpoint and not journalled)
 
 
 def may_hold_rows(version: int, high: int, *, is_ddl: bool) -> bool:
-    """Return whether the directory of this version can hold rows of a commit range that ends at `high` (inclusive).
+    """Return whether this version can hold rows of a commit range up to `high` (inclusive).
 
-    Rows with commit-ts <= V in the directory of a DDL are repeated deliveries. A directory that only records a structure has no
-    such border. If rows carry no commit-ts, it is taken to have the border too, since TiCDC opens such a directory for rows after V.
+    Rows with commit-ts <= V in the directory of a DDL are repeated deliveries. A directory that
+    only records a structure has no such border. If rows carry no commit-ts, it is taken to have the
+    border too, since TiCDC opens such a directory for rows after V.
     """
     return version < high or not is_ddl
 
 
 def row_floor(low: int, version: int, *, is_ddl: bool) -> int:
-    """Return the commit-ts at or below which a row of this directory is a repeated delivery; `low` (exclusive) starts the commit range."""
-    # In the directory of a statement every row at or below its version was written before, in an older directory.
+    """Return the commit-ts up to which rows of a directory are repeats, given `low`.
+
+    `low` (exclusive) starts the commit range; the result is inclusive.
+    """
+    # A statement's directory repeats rows at or below its version, from an older one.
     return max(low, version) if is_ddl else low
 
 
 def begins_in_time(start_ts: int, copied: int) -> bool:
-    """Return whether a changefeed has every change after a copy that holds all changes at or below `copied`.
+    """Return whether a changefeed has all changes after a copy of all up to `copied`.
 
     It writes what commits after `start_ts`, so the two may be equal.
     """
@@ -74,14 +87,15 @@ def begins_in_time(start_ts: int, copied: int) -> bool:
 def may_have_expired(checkpoint: int, storage_checkpoint: int, days: int) -> bool:
     """Return whether TiCDC may have deleted files with rows after our `checkpoint`.
 
-    TiCDC deletes files dated more than `days` before the storage checkpoint; 0 means that it deletes none.
+    TiCDC deletes files dated more than `days` before the storage checkpoint; 0 means that it
+    deletes none.
     """
     # Without a checkpoint nothing was read yet, so nothing was lost to this program.
     return bool(checkpoint and days) and physical_ms(storage_checkpoint) - physical_ms(checkpoint) > days * DAY_MS
 
 
 def lowest(checkpoints: Iterable[int], storage_checkpoint: int) -> int:
-    """Return the overall checkpoint: the smallest one, but never beyond the storage's, which a copied table can pass."""
+    """Return the overall checkpoint: the smallest, at most the storage's, unlike copies'."""
     return min([storage_checkpoint, *checkpoints])
 
 
@@ -129,10 +143,11 @@ def _of_tidb(tso: int) -> int:
 
 
 def parse_instant(given: str, *, is_end: bool = False) -> int:
-    """Return the TSO of a text: a TSO in digits, or a time of RFC 3339 with its zone, such as ``2026-11-23T10:00:00Z``.
+    """Return the TSO in digits, or of an RFC 3339 time, such as ``2026-11-23T10:00:00Z``.
 
-    A time is cut to milliseconds, and means the first TSO of its millisecond, as in TiDB's ``AS OF TIMESTAMP``. `is_end`: it is the inclusive
-    end of a window, and means the last one, since times of changes are shown cut to milliseconds too. Raises ValueError, which says what is
+    A time is cut to milliseconds, and means the first TSO of its millisecond, as in TiDB's
+    ``AS OF TIMESTAMP``. `is_end`: it is the inclusive end of a window, and means the last one,
+    since times of changes are shown cut to milliseconds too. Raises ValueError, which says what is
     expected.
     """
     text = given.strip()

@@ -1,4 +1,4 @@
-"""What else may lie where a changefeed's files are expected: how its paths or first bytes show it, and the way on."""
+"""Other content in a changefeed's place: how paths or first bytes show it, and the way on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class Kind(NamedTuple):
 
     name: str
     path: str
-    """A pattern that is found in a path of such a tree, and in none of TiCDC's; empty: only the content shows it."""
+    """A pattern found in some path of such a tree and in none of TiCDC's; empty: see the content.
+    """
     content: bytes
     """A pattern that the content of a file of it begins with; empty: only the paths show it."""
     way_on: str

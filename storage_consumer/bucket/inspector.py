@@ -205,9 +205,10 @@ def missing_metadata(upstream: Upstream, opened: Callable[[Upstream], Storage]) 
 
 
 def _kind(storage: Storage, seen: Survey, samples: Mapping[str, bytes], *, is_begun: bool) -> str:
-    """Return which of `foreign.KINDS` a folder holds, and the way on; empty if it may be a changefeed's, or is of no known kind.
+    """Return a folder's kind of `foreign.KINDS` and the way on; empty if none, or a changefeed's.
 
-    `samples`: path → beginning of data files that have a schema file; `is_begun`: whether there is a checkpoint.
+    `samples`: path → beginning of data files that have a schema file; `is_begun`: whether there is
+    a checkpoint.
     """
     is_ours = is_begun or seen.folders or seen.schemas or seen.old_schemas or TMP in seen.ignored
     shown = {
@@ -233,7 +234,10 @@ def _unplaced(seen: Survey) -> list[str]:
 
 
 def _foreign(storage: Storage, seen: Survey, samples: Samples, checkpoint: int) -> str:
-    """Return what a folder is that is no changefeed's, and the way on; empty if it is one, or may become one."""
+    """Return what a folder is instead of a changefeed's, with the way on; or empty.
+
+    Empty also if it may become a changefeed's.
+    """
     if kind := _kind(storage, seen, {each.path: each.content for each in samples.files}, is_begun=bool(checkpoint)):
         return kind
     if checkpoint or seen.folders or seen.schemas or seen.old_schemas or TMP in seen.ignored:
@@ -258,7 +262,7 @@ def refuse_foreign(bucket: InspectedBucket) -> None:
 
 _SHOWN = 10
 _MANY, _SMALL = 1_000, 16 << 10
-"""Data files, and bytes that they have on average, from and below which they are many small ones."""
+"""Fewest data files, and average bytes (exclusive), that count as many small ones."""
 _TEXTS = re.compile("char|text|enum|set|json")
 _TWICE = (
     "file names hold dispatchers: TiCDC before v8.5.8 may let two of them write the same rows after a failover (ticdc#5083); "
@@ -650,7 +654,7 @@ def _has_null_text(message: Mapping[str, object]) -> bool:
 
 
 def _changed_silently(definitions: list[TableDefinition], versions: list[int]) -> str:
-    """Return table and version of a structure that differs from the one before without a statement; empty: there is none.
+    """Return table and version of a structure changed without a statement; empty: none is.
 
     `versions`: all that the table has, not only those that were read.
     """

@@ -192,6 +192,8 @@ def origins(
 ) -> dict[str, Origin]:
     """Return where wanted columns, by folded name, come from in rows with structure `columns`.
 
+    Some steps lie between both.
+
     `steps`: what came after that structure, in order. A column that they do not lead to is left
     out. Raises `NotReplicable` for a statement that may have rewritten values of such a column, or
     added it with values that the files do not have.
@@ -234,7 +236,7 @@ def _shown(step: TableDefinition) -> str:
 
 
 def keeps_values(before: TableColumn, after: TableColumn) -> bool:
-    """Return whether a column certainly holds all values that it could hold before a statement, as they were."""
+    """Return whether a column surely holds all its possible values as before a statement."""
     # Negative numbers would be others, and TiDB makes others of those beyond the signed ones,
     # however wide the new type is.
     if before.unsigned != after.unsigned:

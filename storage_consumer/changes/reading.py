@@ -264,7 +264,7 @@ def in_parts(change: RowChange, key: Sequence[int], *, both: bool = False) -> li
 
 
 def slices(spans: Sequence[FileSpan], low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield slices (exclusive, inclusive) of ``(low, high]``, each of about `most` bytes."""
+    """Yield slices (exclusive, inclusive) of ``(low, high]``, of up to about `most` bytes each."""
     inside = [span for span in spans if span.first <= high and span.last > low]
     if sum(span.within(low, high) for span in inside) <= most or high - low <= 1:
         yield low, high
@@ -345,6 +345,8 @@ class Feed:
 
     def events(self, low: int, high: int | None = None, wanted: Wanted = lambda _: True) -> Iterator[Event]:
         """Yield what committed after `low` (exclusive) to `high` (inclusive; None: checkpoint).
+
+        The checkpoint is the bucket's.
 
         The same window gives the same events at any later time, while TiCDC keeps the files; only a
         statement at exactly the checkpoint may still be missing. Raises `ConfigError` for a window

@@ -201,6 +201,8 @@ _OF_VIEWS = frozenset((DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW))
 def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinition], protocol: Protocol) -> list[str]:
     """Return the lines that undo a window's events, last first.
 
+    A statement that changes nothing for them becomes a comment.
+
     `known`: all definitions, in running order. Raises `NotReplicable`, which names the event, where
     that is impossible: for a DDL statement of the window, or one after it that touches a table with
     changes, after which rows may be others; and for changes whose old values the files lack.

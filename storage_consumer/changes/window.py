@@ -488,7 +488,7 @@ class Contents:
         return found
 
     def structure_of(self, definition: TableDefinition) -> Structure:
-        """Return the structure of the rows under a definition. Raises `NotReplicable` if their values cannot be read."""
+        """Return a definition's rows' structure; raise `NotReplicable` for unreadable values."""
         # What led to it, from the table's beginning on: that is what the export shows if the bucket
         # does not have it.
         past = lineage(definition, self.definitions)

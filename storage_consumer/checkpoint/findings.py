@@ -1,4 +1,4 @@
-"""What is found beside the work: what the writer says of itself, rows that the target refused, and tables that may not be equal to the source.
+"""What is found beside the work: the writer's report, refused rows, doubtful tables.
 
 Nothing that a later start needs is in a report. It is stored without the lease's lock, so that it
 never waits for a round and no round for it; the epoch keeps an older writer from replacing the
@@ -54,7 +54,7 @@ class StoredReports(Stored):
     """The reports of one feed."""
 
     def save(self, document: str, minute: Minute) -> dict[str, int]:
-        """Store the report of the lease's owner, and how far the feed is in this minute; does nothing before there is a lease.
+        """Store the lease owner's report and this minute's progress; do nothing without a lease.
 
         Return how many tables `verify` has found in each outcome.
         """
@@ -77,7 +77,7 @@ class StoredReports(Stored):
             return {str(outcome): int(count) for outcome, count in counts}
 
     def last(self) -> tuple[Report | None, float]:
-        """Return the last report of a writer, and how many seconds ago it was stored; an older program leaves none."""
+        """Return a writer's last report and its age in seconds; older programs leave none."""
         report = self._tables.report
         if not self._transactions.has(report):
             return None, 0.0
@@ -87,7 +87,7 @@ class StoredReports(Stored):
         return None, 0.0
 
     def minutes(self, most: int) -> tuple[Minute, ...]:
-        """Return the course of the feed over the last minutes, the oldest first; minutes without a writer have none."""
+        """Return the feed's last minutes, oldest first; minutes without a writer have none."""
         kept = self._tables.minutes
         if not self._transactions.has(kept):
             return ()
@@ -154,7 +154,7 @@ class StoredQuarantine(Stored):
         return self._rows(kept.retry_asked_at.is_not(None), kept.commit_ts, kept.digest)
 
     def stays(self, entry: QuarantinedEntry, answer: str, *, reason: str = "", number: int = 0) -> None:
-        """Note why a row stays in the quarantine after it was tried. `reason` and `number`: what the target said, if it was asked."""
+        """Note why a retried row stays; `reason` and `number`: the target's answer, if any."""
         kept = self._tables.quarantine
         said = {"reason": reason, "error_number": number} if reason else {}
         with self._owned("storing the result of a retry") as connection:
@@ -212,7 +212,7 @@ class StoredQuarantine(Stored):
                 connection.execute(update(self._tables.quarantine).where(self._is(entry)).values(**values))
 
     def drop(self, entries: Iterable[QuarantinedEntry]) -> None:
-        """Give rows up, unless a newer state of their keys has been refused since they were read."""
+        """Give up rows, unless a newer state of their keys was refused since they were read."""
         kept = self._tables.quarantine
         with self._shared("storing a decision") as connection:
             for entry in entries:
@@ -221,7 +221,9 @@ class StoredQuarantine(Stored):
 
 
 def close_entries(connection: Connection, tables: StateTables, step: DdlStep, *, upto: int) -> None:
-    """Remove the entries of tables whose rows a statement has removed, in its transaction; `upto`: their highest commit-ts.
+    """Remove entries of tables emptied by a statement, in its transaction.
+
+    `upto`: their highest commit-ts.
 
     Later rows are none of those, though the statement may be recorded after they were refused.
     """
@@ -235,7 +237,7 @@ def close_entries(connection: Connection, tables: StateTables, step: DdlStep, *,
 
 
 def close_copied(connection: Connection, tables: StateTables, table_key: str, at: int) -> None:
-    """Remove the entries of a table that was copied as of a TSO, which the copy holds, and what a comparison found before."""
+    """Remove entries that a table's copy as of a TSO holds, and earlier comparison results."""
     kept, compared = tables.quarantine, tables.verified
     connection.execute(delete(kept).where(and_(kept.c.table_key == table_key, kept.c.commit_ts <= at)))
     connection.execute(delete(compared).where(compared.c.table_key == table_key))
@@ -254,7 +256,7 @@ class StoredVerified(Stored):
     """The results of one feed."""
 
     def doubt(self, table_key: str, document: Mapping[str, object]) -> None:
-        """Store that a table may not be equal to the source, which holds until it is compared or has a copy."""
+        """Store that a table may differ from the source, until it is compared or copied."""
         with self._owned("storing that a table may not be equal") as connection:
             kept = self._tables.verified
             query = select(kept.c.document).where(kept.c.table_key == table_key)
@@ -274,7 +276,10 @@ class StoredVerified(Stored):
         return [result_from(document) for document, _ in self._results()]
 
     def standing(self) -> list[TableResult]:
-        """Return the same, where what a comparison that is not finished found does not count yet, but what was known before it."""
+        """Return the same where an unfinished comparison's findings do not count yet.
+
+        What was known before it counts.
+        """
         return [replace(result_from(_told(document)), outcome=outcome) for document, outcome in self._results()]
 
     def _results(self) -> list[tuple[dict[str, Any], VerifyOutcome]]:
@@ -285,7 +290,7 @@ class StoredVerified(Stored):
         return [(json.loads(text), VerifyOutcome(outcome)) for text, outcome in found]
 
     def put(self, table_key: str, result: TableResult) -> None:
-        """Store the result of a table, in place of its last one, unless it is no news; see `counting`."""
+        """Store a table's result in place of its last one, unless it is no news: `counting`."""
         kept = self._tables.verified
         query = select(kept.c.outcome, kept.c.document).where(kept.c.table_key == table_key)
         # A consumer may store a doubt at the same time.
@@ -301,7 +306,9 @@ class StoredVerified(Stored):
             connection.execute(put(kept, row))
 
     def next_statement(self, table: TableName, low: int, high: int) -> int:
-        """Return the version of the first known statement from `low` to `high` (both inclusive) that may touch a table; 0 for none.
+        """Return the first statement's version from `low` to `high` that may touch a table.
+
+        Both are inclusive; 0 for none.
 
         At `low` only one that is neither done nor skipped: the table has not passed it.
         """
@@ -343,17 +350,23 @@ class SnapshotState:
 
 
 def lease_lock(schema: str) -> str:
-    """Return the query that locks the lease: until its transaction ends, the owner opens no window and moves no checkpoint."""
+    """Return the query that locks the lease until its transaction ends.
+
+    The owner opens no window and moves no checkpoint meanwhile.
+    """
     return as_text(select(state_tables(schema).lease.c.epoch).with_for_update())[0]
 
 
 def _told(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the document that is told of a table: what was known before a comparison that is not finished, if it counts."""
+    """Return a table's document: what was known before an unfinished comparison, if valid."""
     return dict(document.get(_BEFORE, document))
 
 
 def take_along(connection: Connection, tables: StateTables, step: DdlStep) -> None:
-    """Give what comparisons found to the name that a statement has given a table, in its transaction; forget it with a table that is dropped."""
+    """Move comparison results to a statement's new name, in its transaction.
+
+    Forget them with a table that is dropped.
+    """
     kept = tables.verified
     table, database = gone_by(step)
     gone = [kept.c.table_key == table] if table else []
@@ -421,7 +434,7 @@ def _looked(tables: StateTables, table_key: str, rows: Callable[[Any], Sequence[
 
 
 def begun_statements(tables: StateTables, *, given_up: bool) -> Select[Any]:
-    """Return the query for statements that were started and are not known to have ended; see `last_that_may_touch`.
+    """Query started statements without a known end; see `last_that_may_touch`.
 
     With `given_up`, leave out those whose outcome an operator has stated.
     """

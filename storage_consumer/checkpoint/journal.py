@@ -1,4 +1,4 @@
-"""The state of each statement, the operators' decisions about them, and what every schema file that was ever read says.
+"""Each statement's state, operators' decisions on them, and every schema file's content.
 
 A decision is a row of its own, which the consumer follows at its next round or start. It counts
 only while the journal says that the statement is neither done nor skipped. Both are read under a
@@ -64,7 +64,7 @@ def record_of(table_dir: str, definition: TableDefinition) -> dict[str, object]:
 
 
 def definition_of(record: Mapping[str, Any]) -> TableDefinition:
-    """Return what a row says; other rows do not matter. Raise `MalformedSchemaFile` if it is not as it was written."""
+    """Return a row's definition, whatever the others; raise `MalformedSchemaFile` if corrupt."""
     name = TableName(schema=record["schema_name"], table=record["table_name"])
     # Its statement may run from here, so a row that something else changed must not be believed.
     if record["digest"] != _digest(record):
@@ -137,7 +137,7 @@ class StoredHistory(Stored):
     """
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
-        """Store the structures that were read, each with its table directory. A structure that is stored already costs nothing."""
+        """Store structures with their table directories; stored ones cost nothing."""
         records = [record_of(table_dir, definition) for table_dir, definition in read]
         if not records:
             return
@@ -162,7 +162,10 @@ class StoredHistory(Stored):
         return frozenset((row.table_dir, row.version) for row in rows)
 
     def unresolved(self) -> list[tuple[str, int]]:
-        """Return table directory and version of the kept statements that the journal has as neither done nor skipped."""
+        """Return directory and version of kept statements that the journal has not resolved.
+
+        Those are neither done nor skipped.
+        """
         kept, journal = self._tables.structures.c, self._tables.journal.c
         same = same_statement(self._tables.structures, self._tables.journal)
         query = (
@@ -176,7 +179,7 @@ class StoredHistory(Stored):
             return sorted({(row.table_dir, row.version) for row in connection.execute(query)})
 
     def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
-        """Return what the schema files of one version directory said, whether or not they still exist.
+        """Return the schema files of a version directory, whether or not they still exist.
 
         Raise `MalformedSchemaFile` if an entry is damaged.
         """
@@ -217,7 +220,7 @@ class StoredHistory(Stored):
         return self._entries(query.order_by(kept.c.version, kept.c.table_dir, kept.c.checksum))
 
     def structure_at(self, key: str, ts: int) -> KeptVersion | None:
-        """Return a table's structure that is in force at a version or commit-ts (inclusive), or None if none is known."""
+        """Return a table's structure in force at a version or commit-ts (inclusive), or None."""
         kept = self._tables.structures
         query = select(kept).where(kept.c.table_key == key, kept.c.version <= ts)
         # By digest too, so that of several of one version it is the same one each time.
@@ -305,7 +308,9 @@ class StoredJournal(Stored):
         note: str = "",
         tables: Iterable[TableProgress] = (),
     ) -> None:
-        """Store a statement's state. With ``done`` or ``skipped``, the tables that it moved are stored in the same transaction.
+        """Store a statement's state, with ``done`` or ``skipped`` also the tables it moved.
+
+        Both in the same transaction.
 
         Without a `run`, everything else stays as it is. A run that is sent sets the start time.
         """
@@ -322,14 +327,14 @@ class StoredJournal(Stored):
             put_tables(connection, self._tables, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
-        """Record why a statement stops its table. A statement that was started, and is not resolved, stays started."""
+        """Record why a statement stops its table; a started, unresolved one stays started."""
         entry = self.entry(step)
         # A started one may have taken effect: only a look at the target can say that it did not.
         unresolved = entry is not None and entry.state == STARTED
         self.record(step, STARTED if unresolved else FAILED, note=error)
 
     def copied(self, step: DdlStep, at: int) -> None:
-        """Record that a statement is done because a copy of its table as of the TSO `at` contains its effect."""
+        """Record a statement as done: a copy of its table as of TSO `at` contains its effect."""
         with self._owned(_WRITING) as connection:
             self._put(connection, step, DONE, note=COPIED.format(at))
             # Refused rows of the copy itself have its TSO, and are what the target lacks of the
@@ -437,7 +442,7 @@ class StoredJournal(Stored):
         )
 
     def waiting(self) -> tuple[StoredStatement, ...]:
-        """Return the statements that are neither done nor skipped, in order, and how long each has been running."""
+        """Return statements neither done nor skipped, in order, and seconds of running ones."""
         return tuple(
             StoredStatement(
                 identity=row.identity,
@@ -451,7 +456,7 @@ class StoredJournal(Stored):
         )
 
     def decide(self, row: JournalRow, decision: Decision) -> str:
-        """Store a decision. Return ``stored``, ``same`` if it was stored before, or ``resolved`` if it comes too late."""
+        """Store a decision; return ``stored``, ``same`` as before, or ``resolved`` if too late."""
         journal, decided = self._journal, self._decisions
         of_it = dict(zip(journal.primary_key.columns.keys(), row.identity, strict=True))
         with self._shared("storing a decision") as connection:

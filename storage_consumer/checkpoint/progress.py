@@ -1,4 +1,4 @@
-"""How far tables and files are, which never runs ahead of rows; the bucket that a state belongs to, and what is known of its files.
+"""How far tables and files are, never ahead of rows; a state's bucket, and its files.
 
 Files: how far each sequence is finished, and digests of finished files, many to a row. Tables: how
 far each is and, of a routed one, where its rows are (the state table ``table_targets``), which
@@ -122,7 +122,7 @@ class StoredProgress(Stored):
         lowest: int | None = None,
         joined: Collection[str] = (),
     ) -> None:
-        """Store what moved: tables, how far each sequence is finished, and the checkpoints of the whole feed.
+        """Store what moved: tables, finished files of sequences, and overall checkpoints.
 
         `checkpoint` (``feed.checkpoint_running``) only grows. `lowest` (``feed.checkpoint``) is
         stored as it is: a table that the filter includes again lacks what was written meanwhile.
@@ -272,7 +272,7 @@ def _known_files(connection: Connection, tables: StateTables) -> Mapping[str, Fi
 
 
 def _put_places(connection: Connection, tables: StateTables, progress: Sequence[TableProgress], *, stays: bool) -> None:
-    """Store where these tables are; a table without routes has no row. `stays`: whether a stored place stays as it is."""
+    """Store tables' places, a row for routed ones only; `stays`: keep a stored place."""
     # No start goes on elsewhere than the rows are, so what routes of earlier starts left says
     # nothing of a table without routes.
     unplaced = [] if stays else [table.table_key for table in progress if table.target is None]
@@ -329,7 +329,7 @@ class StoredFeed(Stored):
         self._holder = (lease.holder, is_held.label("is_held"), lease.epoch)
 
     def one(self, query: Executable) -> Any:
-        """Return the row of a query of the feed; raise `ConfigError` if the state is bound to no bucket yet."""
+        """Return the row of a feed's query; raise `ConfigError` if the state has no bucket yet."""
         for row in self._read(query):
             return row
         raise ConfigError(

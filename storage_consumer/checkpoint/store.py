@@ -31,7 +31,7 @@ _OFF = ("0", "OFF", "NONE")
 
 
 class StateStore:
-    """The state of one feed in one target. Its parts raise `TargetUnavailable`, `LeaseLost` and `ConfigError`."""
+    """A feed's state in a target; raises `TargetUnavailable`, `LeaseLost` and `ConfigError`."""
 
     def __init__(self, downstream: Downstream, password: str, role: Role = "owner") -> None:
         """Prepare; nothing connects yet."""
@@ -50,7 +50,7 @@ class StateStore:
         self.feed = StoredFeed(self.transactions)
 
     def open(self, upstream: str) -> None:
-        """Create the state schema if it does not exist; `lease.acquire` migrates one of an older version.
+        """Create a missing state schema; `lease.acquire` migrates one of an older version.
 
         Raise `ConfigError` for another bucket's state, or one of a version that cannot be migrated.
         """
@@ -61,7 +61,7 @@ class StateStore:
         self.transactions.close()
 
     def snapshot(self) -> Snapshot:
-        """Return the state as it is now, as `status` judges it; raise `ConfigError` if it is bound to no bucket yet."""
+        """Return the state now, as `status` judges it; raise `ConfigError` without a bucket."""
         tables = self.transactions.tables
         feed, lease = tables.feed.c, tables.lease.c
         query = select(
@@ -113,7 +113,10 @@ class StateStore:
 
 
 def operated(downstream: Downstream, password: str, readable: Collection[int] = (STATE_VERSION,)) -> StateStore:
-    """Return a target's state as an operator sees it, without the lease; raise `ConfigError` if there is none of a `readable` version."""
+    """Return an operator's view of a state, without lease; raise `ConfigError` without one.
+
+    It has to be of a `readable` version.
+    """
     state = StateStore(downstream, password, "operator")
     try:
         state.schema.refuse_unreadable(readable)

@@ -1,4 +1,4 @@
-"""Tables as operators see them: what they decide about them and about statements, what copies hold, and which are loaded.
+"""Tables for operators: decisions on them and on statements, copies, and loads.
 
 A decision about a statement is read by whoever runs it. One about a table is a row of its own,
 which the consumer applies to what is stored of that table at its next round or start.
@@ -62,7 +62,7 @@ COLUMNS = tuple(copy_values(Copies()))
 
 
 def copies_in(row: Any) -> Copies:
-    """Return what a row with all `COLUMNS` says; columns that an outer join did not find say nothing."""
+    """Return what a row with all `COLUMNS` says; columns missing in an outer join are silent."""
     # Most tables have no such record; of ten thousand they are read within each look of the status
     # page.
     if row.copy_from is None:
@@ -113,7 +113,7 @@ class StoredDecisions(Stored):
     """The operators' decisions about one feed."""
 
     def on_statements(self) -> Mapping[DdlId, Decision]:
-        """Return decisions about statements that are neither done nor skipped, by `DdlStep.identity`."""
+        """Return decisions on statements neither done nor skipped, by `DdlStep.identity`."""
         made, journal = self._tables.decisions, self._tables.journal
         query = select(made).join(journal, same_statement(made, journal))
         query = query.where(journal.c.state.not_in((DONE, SKIPPED)))
@@ -123,14 +123,17 @@ class StoredDecisions(Stored):
         }
 
     def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
-        """Return what `apply_to_tables` would make now of the decisions that nobody has obeyed yet, and change nothing."""
+        """Return what `apply_to_tables` would make of unseen decisions, without changes."""
         waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
         with self._shared("reading the decisions about tables") as connection:
             made = map(_decision, connection.execute(waits).all())
             return [self._judged(connection, each, tells_time=tells_time, locks=False) for each in made]
 
     def waiting(self) -> tuple[bool, bool]:
-        """Return whether decisions about tables wait, and whether loads are requested; without the lease, so that an idle round takes no lock."""
+        """Return whether decisions on tables wait, and whether loads do.
+
+        Without the lease, so that an idle round takes no lock.
+        """
         made, loads = self._tables.table_decisions, self._tables.loads
         decided = exists().where(made.c.obeyed_at.is_(None))
         requested = exists().where(loads.c.phase == LoadPhase.REQUESTED)
@@ -138,7 +141,7 @@ class StoredDecisions(Stored):
         return bool(row[0]), bool(row[1])
 
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
-        """Apply decisions to what is stored, each once. One that cannot be followed is noted and changes nothing.
+        """Apply stored decisions, each once; note one that cannot be followed, without effect.
 
         Decisions about tables that are `busy` wait. `tells_time` says whether rows carry their
         commit-ts.
@@ -176,7 +179,7 @@ class StoredDecisions(Stored):
         return Obeyed(table=str(name), decision=decision, refusal=found.refusal)
 
     def follow(self, connection: Connection, decision: TableDecision) -> str:
-        """Apply a decision that nobody has stored, within a transaction of the lease's owner; return why it cannot be followed, or "".
+        """Apply a decision not stored, in the owner's transaction; return its refusal, or "".
 
         The statements of a load have noted the table's keys, so the notes stay.
         """
@@ -186,14 +189,14 @@ class StoredDecisions(Stored):
         return found.refusal
 
     def end_pause(self, connection: Connection, table_key: str) -> None:
-        """Forget what keeps a table halted until it has a copy, which is to come now; a decision that nobody has obeyed yet stays."""
+        """Forget what halts a table until its coming copy, but not an unseen decision."""
         made = self._tables.table_decisions
         refused = (made.c.verb == "reload-done") & made.c.refusal.is_not(None)
         ends = (made.c.table_key == table_key) & (_is_paused(self._tables) | refused)
         connection.execute(delete(made).where(ends))
 
     def _judged(self, connection: Connection, decision: TableDecision, *, tells_time: bool, locks: bool) -> Foreseen:
-        """Return what a decision makes of its table. `locks`: whether to keep the table's row as it is until the transaction ends."""
+        """Return a table after a decision; `locks`: hold its row until the transaction ends."""
         tables, of = self._tables, decision.table_key
         query = _stored_tables(tables).where(tables.tables.c.table_key == of)
         row = connection.execute(query.with_for_update() if locks else query).first()
@@ -296,7 +299,7 @@ class StoredDecisions(Stored):
         ]
 
     def judged(self, table: StoredTable) -> StoredTable:
-        """Return the table with what the consumer would look up about its statements before it follows a decision."""
+        """Return the table with what a consumer would look up before it follows a decision."""
         with self._shared("reading the state") as connection:
             return self._with_statements(connection, table)
 
@@ -306,7 +309,7 @@ class StoredDecisions(Stored):
         return int(now)
 
     def decide_on(self, row: TableRow, decision: TableDecision) -> str:
-        """Store a decision. Return ``stored``, or ``same`` if it was stored before and no consumer has seen it."""
+        """Store a decision; return ``stored``, or ``same`` if it was, and no consumer saw it."""
         before = row.decision
         # No consumer has seen the same decision yet, so there is nothing new to store.
         if (
@@ -377,7 +380,7 @@ def _is_paused(tables: StateTables) -> ColumnElement[bool]:
 
 
 def held_tables(connection: Connection, tables: StateTables) -> Mapping[str, str]:
-    """Return table key → why an operator's decision keeps the table from running. A copy that was refused does so as well."""
+    """Return table key → the operator's decision, or refused copy, that keeps it halted."""
     made = tables.table_decisions
     stays = _is_paused(tables) | ((made.c.verb == "reload-done") & made.c.refusal.is_not(None))
     holds = connection.execute(select(made).where(stays)).all()
@@ -404,10 +407,10 @@ class LoadRow:
 
 
 class StoredLoads(Stored):
-    """The loads of one feed. Tasks move the clock of a keyless table's load themselves; see `target.keyless`."""
+    """A feed's loads; tasks move a keyless table's clock themselves, see `target.keyless`."""
 
     def __init__(self, transactions: StateTransactions) -> None:
-        """Read and store them in `transactions`; a finished load is followed as an operator's decision about a copy is."""
+        """Use `transactions`; a finished load is followed like a decision about a copy."""
         super().__init__(transactions)
         self._decisions = StoredDecisions(transactions)
 
@@ -480,7 +483,7 @@ class StoredLoads(Stored):
             self._end(connection, load, LoadPhase.CANCELLED, error=why)
 
     def advance(self, clocks: Mapping[str, int]) -> None:
-        """Store how far loads are: table key → the clock up to which (inclusive) rows are written. It never goes back."""
+        """Store table key → the clock (inclusive) up to which rows are written; never back."""
         loads = self._tables.loads
         with self._owned("storing how far loads are") as connection:
             for key, clock in clocks.items():
@@ -495,7 +498,7 @@ class StoredLoads(Stored):
         return {row.table_key: row.done for row in rows}
 
     def finish(self, load: Load) -> str:
-        """Let a table go on after its copy, all of which is written; return why that may not be yet, or an empty text."""
+        """Let a table go on after its written copy; return why it may not yet, or ""."""
         with self._owned("ending a load") as connection:
             copied = TableDecision(table_key=load.table_key, verb="reload-done", at=load.low)
             if why := self._decisions.follow(connection, copied):
@@ -519,7 +522,7 @@ class StoredLoads(Stored):
     # stopped one when it starts
 
     def all(self) -> list[LoadRow]:
-        """Return the last load of each table that had one, by name; a state of an older version has none."""
+        """Return each table's last load by name; an older version's state has none."""
         loads = self._tables.loads
         if not self._transactions.has(loads):
             return []
@@ -533,7 +536,7 @@ class StoredLoads(Stored):
         ]
 
     def request(self, load: Load, by: str) -> LoadRow | None:
-        """Store what somebody wants to be loaded, unless the table is being loaded; return that load then."""
+        """Store a request, unless the table is in load; return that load then."""
         with self._shared("requesting a load") as connection:
             found = self._locked(connection, load.table_key)
             if found is not None and found.load.phase == LoadPhase.LOADING:
@@ -544,7 +547,10 @@ class StoredLoads(Stored):
         return None
 
     def withdraw(self, table_key: str) -> LoadRow | None:
-        """Withdraw what nobody has begun; return the load of a table where it has been begun or ended, or where there is none, None."""
+        """Withdraw a request; return a begun or ended load, or None if there is none.
+
+        That is returned where nothing is left to withdraw.
+        """
         with self._shared("storing a decision") as connection:
             found = self._locked(connection, table_key)
             if found is not None and found.load.phase == LoadPhase.REQUESTED:
@@ -559,7 +565,7 @@ class StoredLoads(Stored):
 
 
 def _put_place(connection: Connection, tables: StateTables, table_key: str, place: TableName | None) -> None:
-    """Store where a table's rows go; None: where its name says, whatever routes of earlier starts said."""
+    """Store where a table's rows go; None: by its name, whatever earlier routes said."""
     targets = tables.targets
     if place is None:
         connection.execute(delete(targets).where(targets.c.table_key == table_key))
@@ -569,7 +575,7 @@ def _put_place(connection: Connection, tables: StateTables, table_key: str, plac
 
 
 def loads_in(connection: Connection, tables: StateTables) -> tuple[dict[str, Load], frozenset[str]]:
-    """Return the loads that are not ended, by table key, and the keys of all tables that have been loaded or are."""
+    """Return open loads by table key, and keys of all tables loaded or in load."""
     rows = [_load_of(row) for row in connection.execute(select(tables.loads))]
     based = frozenset(load.table_key for load in rows if load.low)
     return {load.table_key: load for load in rows if load.phase in OPEN}, based

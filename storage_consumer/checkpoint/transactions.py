@@ -1,4 +1,4 @@
-"""Transactions on the state in the target, above all those that only the lease's owner can commit; the state schema; and the lease.
+"""Transactions on the state, above all the lease owner's; the state schema; and the lease.
 
 `store` says how the lease also fences the rows that tasks write. The schema is created at the first
 start, and migrated from an older version by the first owner after an upgrade.
@@ -61,7 +61,7 @@ two ask for no lease.
 
 
 class StateTransactions:
-    """Connections to the state schema, and the epoch of the lease that transactions of its owner need."""
+    """Connections to the state schema, and the lease's epoch for its owner's transactions."""
 
     def __init__(self, downstream: Downstream, password: str, role: Role = "owner") -> None:
         """Prepare the engine; nothing connects before the first transaction."""
@@ -109,7 +109,7 @@ class StateTransactions:
 
     @contextmanager
     def owned(self, doing: str) -> Iterator[Connection]:
-        """Open a transaction that commits only while the lease is ours; raise `LeaseLost` if it is not."""
+        """Open a transaction that commits only with the lease; raise `LeaseLost` without it."""
         with self.shared(doing) as connection:
             # This locks the lease's row until the commit, so nobody takes the lease in between.
             if self._role != "reader":
@@ -128,12 +128,12 @@ class StateTransactions:
             return connection.execute(query).all()
 
     def has(self, wanted: Table | Column[Any]) -> bool:
-        """Return whether a state table, or a column of one, exists; a state of an older version may lack it."""
+        """Return whether a state table or column exists; an older version may lack it."""
         with self.shared("reading the state") as connection:
             return exists(connection, wanted)
 
     def check_owner(self, connection: Connection, doing: str, *, lock: bool = True) -> None:
-        """Raise `LeaseLost` unless the lease is ours, `StateGone` if the state is an earlier one than we have seen.
+        """Raise `LeaseLost` unless the lease is ours, `StateGone` for a state older than one seen.
 
         With `lock`, hold its row until the transaction ends; else read it without waiting.
         """
@@ -160,7 +160,7 @@ class StateTransactions:
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """Raise our errors for the driver's. What the server refuses about the state itself is no row's fault."""
+        """Raise our errors for the driver's; refusals about the state are no row's fault."""
         try:
             yield
         except DBAPIError as error:
@@ -188,7 +188,7 @@ class StateTransactions:
     # former owners
 
     def evicting(self, attempt: Callable[[], T], *, unless: Callable[[], T | None]) -> T:
-        """Run `attempt`. If it times out on a lock, end the connections of former owners and run it again.
+        """Run `attempt`; if a lock times out, end former owners' connections and run it again.
 
         First ask `unless`: if it returns a true value, return that instead, and end no connection.
         The same holds if it raises.
@@ -264,7 +264,7 @@ class Stored:
 
 
 def record(kind: Callable[..., T], row: Any, /, **more: Any) -> T:
-    """Return the record that a row holds; `more`: the fields that no column of the same name holds as they are."""
+    """Return a row's record; `more`: fields that no column of the name holds as they are."""
     known = get_annotations(kind)
     return kind(**{name: value for name, value in row._asdict().items() if name in known} | more)
 
@@ -283,7 +283,7 @@ _MICROSECOND = 1e-6
 
 
 def seconds_between(column: str, now: str) -> Any:
-    """Return the expression for the seconds between a column and now, both by the target's clock."""
+    """Return the expression for a column's age in seconds, by the target's clock."""
     return (func.timestampdiff(text("MICROSECOND"), text(column), text(now)) * _MICROSECOND).label(f"{column}_ago")
 
 
@@ -308,7 +308,7 @@ class StateSchema(Stored):
         return self._transactions.schema
 
     def create(self, upstream: str) -> None:
-        """Create the schema, its tables and their only rows, as far as they are missing. Tables of an older version stay as they are.
+        """Create missing schema, tables and their only rows; older tables stay as they are.
 
         Raise `ConfigError` for another bucket's state, or one of a version that cannot be migrated.
         """
@@ -343,7 +343,10 @@ class StateSchema(Stored):
         self._refuse_other(known, upstream)
 
     def look(self, upstream: str) -> bool:
-        """Return whether there is a state, and write nothing; raise `ConfigError` for one of another bucket or version."""
+        """Return whether there is a state; raise `ConfigError` for another bucket's or version.
+
+        Write nothing.
+        """
         if self.stored_version() is None:
             return False
         self.refuse_unreadable((STATE_VERSION,))
@@ -355,7 +358,7 @@ class StateSchema(Stored):
         return True
 
     def stored_version(self) -> int | None:
-        """Return the version of the state, whether or not it can be migrated; None if there is none, or not to its end."""
+        """Return the state's version, migratable or not; None if absent or incomplete."""
         with self._shared("looking for the state") as connection:
             return self._version(connection)
 
@@ -400,7 +403,7 @@ class StateSchema(Stored):
             )
 
     def migrate(self) -> None:
-        """Migrate the tables to our version, as the lease's owner; keep what an interrupted migration has done.
+        """Migrate the tables to our version, as the lease's owner, resuming an interruption.
 
         New columns have defaults: so it is the lease that stops a former owner, and not an error of
         its statements.
@@ -443,7 +446,7 @@ class StateSchema(Stored):
         self._transactions.own(self._transactions.epoch)
 
     def _alter(self, connection: Connection, table: str, change: str, *, unless: int) -> None:
-        """Change a state table. The server's error number `unless` means that it was done before."""
+        """Change a state table; server error `unless` means that it was done before."""
         try:
             _as_it_is(connection, f"ALTER TABLE {quote(self._schema)}.{quote(table)} {change}")
         except DBAPIError as fault:
@@ -491,7 +494,7 @@ class StoredLease(Stored):
         return other
 
     def _take(self, holder: str, ttl: float, free: Collection[str]) -> str:
-        """Take the lease and return "", or return the holder, not one of `free`, whose unexpired lease prevents it."""
+        """Acquire the lease and return "", or the holder, not in `free`, of an unexpired one."""
         lease = self._tables.lease
         with self._transactions.engine.begin() as connection:
             # Under the row's lock, so that of several processes that ask in the same moment one
@@ -510,7 +513,7 @@ class StoredLease(Stored):
         return ""
 
     def holder(self, free: Collection[str] = ()) -> str:
-        """Return the holder whose lease runs, without waiting for a lock on its row; "" for none, or one of `free`."""
+        """Return the unexpired lease's holder, without lock; "" for none, or one of `free`."""
         with self._shared("reading the lease") as connection:
             row = connection.execute(self._now()).one()
         return "" if row.holder in free or row.expired else str(row.holder)
@@ -545,7 +548,7 @@ class StoredLease(Stored):
     # windows
 
     def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:
-        """Fence off everything older and return the id of the new window; `partitions` slots are ready then.
+        """Fence off all older work; return a new window's id with `partitions` ready slots.
 
         `writes`: table key → the commit-ts up to which the window may write rows that are visible
         before the table's checkpoint moves.
@@ -594,5 +597,5 @@ class StoredLease(Stored):
 
 
 def _in_seconds(ttl: float) -> object:
-    """Return the time `ttl` seconds from now by the database's clock, in UTC since sessions may have different time zones."""
+    """Return the database's time in `ttl` seconds, in UTC: sessions' time zones may differ."""
     return text(f"TIMESTAMPADD(MICROSECOND, {int(ttl * 1_000_000)}, UTC_TIMESTAMP(6))")

@@ -121,8 +121,8 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     for word in argv:
         # Two flags are short ones; all others of one dash are Go's way to write long ones.
         long = f"-{word}" if _GO_FLAG.fullmatch(word) and word not in {"-h", "-V"} else word
-        # argparse would take a value such as -05:00 or -1h for a flag, and the text of `ddl --sql` may
-        # begin with a comment: `=` binds them.
+        # argparse would take a value such as -05:00 or -1h for a flag, and the text of `ddl --sql`
+        # may begin with a comment: `=` binds them.
         is_text = words[:1] == ["ddl"] and words[-1] == "--sql"
         if words and (is_text or (words[-1] in takes_value and re.match(r"-\d", word))):
             words[-1] = f"{words[-1]}={word}"

@@ -64,7 +64,7 @@ class DumpOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSelector:
-    """One ``[[sink.column-selectors]]`` of the changefeed: which tables' rows carry which columns."""
+    """One ``[[sink.column-selectors]]`` of the changefeed: the columns in rows of given tables."""
 
     matcher: tuple[str, ...]
     """Rules of TiCDC's table filter, such as ``shop.*`` and ``!shop.items``."""
@@ -123,7 +123,7 @@ class Upstream:
     file_expiration_days: int = 0
     """Days after which TiCDC deletes files, read or not; 0: never, or not given."""
     skip_commit_ts: tuple[tuple[str, int], ...] = ()
-    """Transactions whose rows are left out: a rule of the table filter, or none, and a commit-ts."""
+    """Transactions to leave out: a rule of the table filter, or none, and a commit-ts."""
     case_sensitive: bool = False
     """The changefeed's ``case-sensitive``: whether matchers distinguish upper and lower case."""
 

@@ -300,7 +300,7 @@ def rules(value: object) -> tuple[str, ...]:
 
 
 def skipped(value: object) -> tuple[tuple[str, int], ...]:
-    """Return rule, or none, and commit-ts of each transaction; ValueError for one that is unclear."""
+    """Return each transaction's rule, or none, and commit-ts; ValueError for an unclear one."""
     found = list[tuple[str, int]]()
     items = value if isinstance(value, (list, tuple)) else [value]
     for line in (line for item in items for line in str(item).splitlines()):

@@ -219,7 +219,7 @@ class RoundLedger:
         *,
         joined: Collection[str] = (),
     ) -> None:
-        """Store the progress of tables and files of sequences; `joined`: see `ports.Progress.save`."""
+        """Store the progress of tables and file sequences; `joined`: see `ports.Progress.save`."""
         # Zeros leave the feed as it is: both of its values only grow.
         self.context.state.progress.save(
             tables=self._progress(tables),

@@ -174,7 +174,7 @@ class ConsumerService:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process has the lease, as far as it knows; one renewed too late is nobody's."""
+        """Whether this process has the lease, as far as known; one renewed too late is nobody's."""
         # Read once: it is asked for from other threads, and the lease may be given up meanwhile.
         renewal = self._renewal
         return renewal is not None and not (renewal.lost.is_set() or renewal.has_run_out)
@@ -373,7 +373,7 @@ class ConsumerService:
     # rounds
 
     def run_once(self, stop: StopSignal) -> RoundSummary:
-        """Run a round up to the storage checkpoint, with the DDL at exactly that ts; summarize it."""
+        """Run a round up to the storage checkpoint, DDL at exactly that ts included; sum it up."""
         summary = RoundSummary()
         loading = self._context.loading if self._context is not None else self._loading
         if loading is not None:

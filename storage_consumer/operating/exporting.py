@@ -1,5 +1,7 @@
 """Export tables of a live TiDB as of one TSO, for --source without running Dumpling.
 
+That is the option of `load` and of `run`.
+
 It locks nothing and writes nothing at the source. While it runs, a transaction that stays open
 keeps TiDB's garbage collection from the snapshot. The file ``metadata`` comes last, so an export
 that was broken off is never taken for a whole one. Any export is opened here too, by its URI.
@@ -194,6 +196,8 @@ def export_of_feed(
     loaded: Loaded, is_taken: Callable[[TableName], bool], ended: Callable[[], bool], judge: Judge
 ) -> str:
     """Export the tables of `Loaded.source` to a new folder below `Loading.dump`.
+
+    Return its URI. Only tables that the filters take are exported.
 
     `ended`: whether the run has been asked to end; `judge`: see `exported`. Raises what `exported`
     does, and `Abandoned` once it has.

@@ -1,5 +1,7 @@
 """Retry quarantined rows for an operator: between windows, under the lease, one by one.
 
+Each has a transaction of its own.
+
 Between two windows the target holds what the source held at the table's checkpoint, but for the
 quarantined keys. A row whose unique value is held by the former state of another quarantined one
 waits for that one.

@@ -66,6 +66,8 @@ def status_site(
 def request_load(desk: StateStore, given: str, source: str, *, replaces: bool) -> Load:
     """Store a request to load a table from an export; raise `ConfigError` during a load.
 
+    Return what was stored.
+
     `given`: the table in an operator's words. `source`: the export's URI, with what has to be told
     of its files. `replaces`: whether the target's table is emptied first.
     """

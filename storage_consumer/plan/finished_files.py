@@ -461,8 +461,8 @@ class LateFiles:
     """Files that a listing shows only after later ones of their numbering.
 
     Their table may have passed rows of them while nothing showed that a file was missing, and these
-    count as repeats. What TiCDC does repeat is not above all that the table's files had shown; so it
-    is told apart where listings are only out of order, before the table halts at the gap.
+    count as repeats. What TiCDC does repeat is not above all that the table's files had shown; so
+    it is told apart where listings are only out of order, before the table halts at the gap.
 
     It lasts as long as the lease, since an operator's decision has all else read anew.
     """
@@ -494,15 +494,15 @@ class LateFiles:
             del self._missing[numbering_of(sequence)]
 
     def give_up(self, table_key: str) -> None:
-        """Note that a missing file of a table is overdue: it was not only listed in the wrong order."""
+        """Note that a table's missing file is overdue: it was not only listed out of order."""
         self._began[table_key] = 0
         self._shown = {place: ts for place, ts in self._shown.items() if place[0] != table_key}
 
     def read(self, table_key: str, file: DataFile, max_ts: int) -> int:
         """Note that a file was read up to `max_ts`.
 
-        Return the commit-ts above which its repeated rows were passed unseen; no row is above that of
-        a file that was not late.
+        Return the commit-ts above which its repeated rows were passed unseen; no row is above that
+        of a file that was not late.
         """
         place = table_key, file.partition
         self._shown[place] = max(max_ts, self._shown.get(place, 0))
@@ -515,7 +515,7 @@ def numbering_of(sequence: str) -> str:
 
 
 def holes(reached: int, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield first and last of the numbers that are in none of the spans, from after `reached` on."""
+    """Yield first and last of the numbers in no span, from after `reached` on."""
     for first, last in sorted(spans):
         if first > reached + 1:
             yield reached + 1, first - 1

@@ -48,7 +48,7 @@ OF_LOADS = "load/"
 
 
 OF_SKIPPED = "skipped/`"
-"""How the folder begins under which the journal has what ``--skip-commit-ts`` left out of a table."""
+"""How the journal's folder begins for what ``--skip-commit-ts`` left out of a table."""
 
 
 def is_of_copy(table_dir: str) -> bool:

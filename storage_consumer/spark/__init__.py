@@ -18,7 +18,7 @@ __all__ = ["changes", "latest", "register", "table_at"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the functions when they are used: a consumer, and each of its tasks, does without pyarrow."""
+    """Import the functions at first use: a consumer and its tasks do without pyarrow."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from storage_consumer.spark.source import dataframes  # noqa: PLC0415 - see above

@@ -1,4 +1,4 @@
-"""What executors get from the driver, and what they must have; and what the failure of a Spark job means.
+"""What executors get from the driver and must have; and what a Spark job's failure means.
 
 This package is shipped, with the contents of non-secret files. Not shipped are Python itself, the
 packages that this one needs, and secrets.
@@ -66,7 +66,7 @@ _REMEDY = (
 
 
 def ship(context: SparkContext) -> None:
-    """Give the executors this very package, so that theirs is neither missing nor another version."""
+    """Give the executors this package, lest theirs is missing or another version."""
     home = Path(storage_consumer.__path__[0])
     if home.parent.is_file():  # a zip, which spark-submit has shipped or which is shipped now
         archive = home.parent
@@ -93,7 +93,7 @@ def zipped(home: Path) -> bytes:
 
 
 def travelling(spec: JobSpec) -> JobSpec:
-    """Return the job with the content of the CA file in it, read again for each job: an executor has no such file."""
+    """Return the job with the CA file's content, reread for each job: executors lack the file."""
     target = spec.downstream
     if not target.ssl_ca:
         return spec
@@ -102,7 +102,7 @@ def travelling(spec: JobSpec) -> JobSpec:
 
 @contextmanager
 def at_executor(secrets_file: str, held_by_driver: Sequence[str]) -> Iterator[Secrets]:
-    """Yield the secrets as this machine has them; add to errors raised inside the machine's name and the secrets missing on it.
+    """Yield this machine's secrets; add its name and missing secrets to errors raised inside.
 
     `held_by_driver`: names of the secrets that the driver has. Raises `ConfigError` if the target's
     password is missing.
@@ -130,19 +130,19 @@ def at_executor(secrets_file: str, held_by_driver: Sequence[str]) -> Iterator[Se
 
 
 def _check_password(held_by_driver: Sequence[str], secrets: Secrets) -> None:
-    """Raise `ConfigError` here if the password is missing: an empty one may be a valid login on the target."""
+    """Raise `ConfigError` for a missing password: an empty one may be a valid login."""
     if "password" in held_by_driver and not secrets.password:
         raise ConfigError("there is no password for the target")
 
 
 def see_packages() -> None:
-    """Raise `ModuleNotFoundError` if a package is missing that is imported only when there is much to read."""
+    """Raise `ModuleNotFoundError` for a missing package that only large inputs import."""
     if find_spec("numba") is None:
         raise ModuleNotFoundError("No module named 'numba'")
 
 
 def opened(upstream: Upstream, secrets: Secrets) -> Storage:
-    """Return the bucket's storage; raise `StorageUnavailable` if it is a folder that this machine does not have."""
+    """Return the bucket's storage; raise `StorageUnavailable` for a folder of other machines."""
     storage = open_storage(upstream, secrets)
     # A folder that is not mounted on this machine would look like one whose files are gone.
     if upstream.scheme == "file":
@@ -207,7 +207,7 @@ def meaning_of(fault: BaseException) -> StorageConsumerError:
 
 
 def _gist(text: str) -> str:
-    """Return the most telling line of Spark's text: the end of a Python traceback, else Spark's own account of the last failure."""
+    """Return Spark's most telling line: a Python traceback's end, else its last failure."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and not lines[-1].startswith(("at ", "...", "Caused by:")):
         return lines[-1]

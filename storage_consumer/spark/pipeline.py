@@ -1,4 +1,4 @@
-"""Run one wave's rows as one Spark job. Both halves are in `rows.halves`, with a shuffle or nothing between them.
+"""Run a wave's rows as one Spark job: both halves of `rows.halves`, with or without a shuffle.
 
 Order is carried in the items, never by partitions or arrival, so the result is the same on one core
 and on many machines. File systems and connections are opened in the worker; what is sent there
@@ -75,7 +75,7 @@ class _Stored(NamedTuple):
 
 @contextmanager
 def between_halves(context: SparkContext) -> Iterator[str]:
-    """Yield the folder for the blocks of one job, which is removed afterwards; empty if they go through Spark.
+    """Yield the folder for a job's blocks, removed afterwards; empty if they go through Spark.
 
     There is a folder only if Spark is one process, and so on one machine: on a cluster no task
     could rely on the files of another. It is inside Spark's own temporary folder, which the JVM
@@ -123,7 +123,7 @@ def sent(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Plac
 
 
 def received(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Place, Any]]:
-    """Return an iterator over the items that a task of the second half got from Spark, by place, with all blocks.
+    """Return an iterator over a second-half task's items, by place, with all blocks.
 
     `folder`: as in `sent`. Each block is fetched when it is needed. Raises `OSError` if one no
     longer exists as written.
@@ -140,7 +140,7 @@ def received(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[
 
 
 def _written(items: Iterable[tuple[Place, Any]], file: int, path: str = "") -> Iterator[tuple[Place, Any]]:
-    """Yield the items, with blocks replaced by their places in an open file; by its path, if it has one."""
+    """Yield items with blocks replaced by places in an open file; by its path, if it has one."""
     start = 0
     for place, item in items:
         # Notices and reports are small; only blocks are worth a file.
@@ -239,12 +239,12 @@ class SparkPipeline:
 
     @property
     def cores(self) -> int:
-        """Cores of all executors that exist now; more may come after the start. Raises as `run` does."""
+        """Cores of all current executors; more may come after the start. Raises as `run` does."""
         with self._meant():
             return self._context.defaultParallelism
 
     def prepare(self, upstream: Upstream, secrets_file: str) -> None:
-        """Give the executors what they need from us, and check that they have what else they need. Done once.
+        """Give the executors what they need, and check that they have the rest; done once.
 
         Raises `ConfigError` if they lack something, `StorageUnavailable` if they cannot reach the
         bucket, `SparkUnavailable` and `Abandoned` as `run` does. Waits for a first executor without
@@ -287,7 +287,7 @@ class SparkPipeline:
         return not answers(self._context)
 
     def run(self, spec: JobSpec, files: Sequence[JobFile], progress: Progress) -> list[_Report]:
-        """Read, decode, order and write; return the reports of all files, and of all tables in all buckets.
+        """Read, decode, order and write; return reports of all files, tables and buckets.
 
         Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` if a task
         did, `SparkUnavailable` if one was lost, and `Abandoned` after `cancel`.
@@ -317,7 +317,7 @@ class SparkPipeline:
 
     @contextmanager
     def _job(self, title: str) -> Iterator[None]:
-        """Make the jobs inside cancellable, describe them as `title`, and turn their failures into errors of ours.
+        """Make jobs inside cancellable, describe them as `title`, and translate their failures.
 
         In a session of others their description is put back. Their job group stays: by it they may
         cancel what they started, this program included.
@@ -357,7 +357,7 @@ class SparkPipeline:
             raise meaning_of(fault) from fault
 
     def _end(self) -> StorageConsumerError:
-        """Return the error for a session that has ended: one of ours is created again at the next try."""
+        """Return the error for an ended session: one of ours is created again at the next try."""
         if self._owned and "PYSPARK_GATEWAY_PORT" not in os.environ:
             return SparkUnavailable(_ENDED)
         return StorageConsumerError(_OTHERS_ENDED)
@@ -371,7 +371,7 @@ class SparkPipeline:
         return [one for shift in shifts for one in self._context.runJob(reports, list, [*shift])]
 
     def _whole(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, most: int) -> list[_Report]:
-        """Run the job in one stage: each task reads and writes tables of its own, and gets only these."""
+        """Run the job in one stage: each task gets, reads and writes tables of its own."""
         secret_names = self._secret_names
 
         def work(shares: Iterable[_Share]) -> Iterator[_Report]:
@@ -390,7 +390,10 @@ class SparkPipeline:
         return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares), most)
 
     def _shuffled(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, most: int) -> list[_Report]:
-        """Run the job in two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
+        """Run the job in two stages: tasks that read groups of files, and tasks per bucket of keys.
+
+        The latter write.
+        """
         with between_halves(self._context) as folder:
             # Every task needs the whole specification, so it goes to each machine once. The
             # secrets' names alone travel.
@@ -483,7 +486,7 @@ def _write(spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tupl
 
 @lru_cache(maxsize=1)
 def shorten_collection(modules: int) -> None:  # noqa: ARG001 - once for each number of them
-    """Exclude what this worker has loaded so far from the search for reference cycles. `modules`: how many are loaded.
+    """Spare what this worker has loaded the search for cycles; `modules`: their number.
 
     PySpark searches everything after each task of a reused worker, which takes a tenth of the
     workers' CPU time, and with the compiler of loops a fifth; modules stay anyway. This runs only

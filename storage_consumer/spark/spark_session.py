@@ -1,4 +1,4 @@
-"""The SparkSession: the active one if there is one (which is then left running), else one of our own.
+"""The SparkSession: the active one, which is then left running, else one of our own.
 
 What the operator gave Spark (spark-submit's options, PYSPARK_SUBMIT_ARGS, spark-defaults.conf)
 takes precedence over the settings here. A JVM of our own is our child: its files and its workers'
@@ -64,7 +64,7 @@ def turns(context: SparkContext, partitions: int, worker_count: int) -> list[ran
 
 
 def spread(partitions: int, most: int) -> list[range]:
-    """Return the partitions in as few turns as possible of at most `most` each, all of about the same size."""
+    """Return partitions in the fewest turns of at most `most` each, of about equal size."""
     count = -(-partitions // most)
     edges = [partitions * turn // count for turn in range(count + 1)]
     return [range(low, high) for low, high in pairwise(edges)]
@@ -81,7 +81,10 @@ def one_process(master: str) -> bool:
 
 
 def let_end(context: SparkContext) -> None:
-    """Wait until no task runs, so that tasks of a failed job do not write alongside those of the next one; give up after `_PATIENCE`."""
+    """Wait until no task runs, lest tasks of a failed job write beside new ones.
+
+    Give up after `_PATIENCE`.
+    """
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         executors = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - PySpark has no such query
@@ -94,7 +97,7 @@ _LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 
 
 def own_places(environ: Mapping[str, str], known: Collection[str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that make a JVM keep its files in a folder of this process, which is created here.
+    """Create a folder of this process and return the settings for a JVM's files in it.
 
     `known`: settings that the operator gives; those of the environment take precedence, see
     `configured_places`. `settings`: ours.
@@ -117,7 +120,7 @@ def own_places(environ: Mapping[str, str], known: Collection[str], settings: Map
 
 @contextmanager
 def configured_places() -> Iterator[None]:
-    """Give a JVM that starts in this context its own folders, within those that the operator names in the environment."""
+    """Give a JVM that starts here its own folders, within those of the environment."""
     configured = os.environ.get(_LOCAL_DIRS, "")
     if not configured:
         yield
@@ -195,7 +198,7 @@ its socket.
 
 
 def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
-    """Return a session, and whether it is ours to stop. A running one is used as it is: its settings remain the caller's.
+    """Return a session, and whether it is ours to stop; a running one keeps its settings.
 
     Raises `SparkUnavailable` if Spark does not start or its master does not answer, and
     `ConfigError` if there is no Java.
@@ -228,7 +231,7 @@ def answers(context: SparkContext) -> bool:
 
 
 def close_session(session: SparkSession) -> None:
-    """Stop a session of ours. If its JVM is gone, forget the JVM as well: the next session starts another one."""
+    """Stop a session of ours; forget a JVM that is gone, so that the next starts another."""
     gone = gateway_gone()
     if gone:
         session.sparkContext._jsc = None  # noqa: SLF001 - so that nobody asks it to stop
@@ -255,7 +258,7 @@ def _forget_jvm() -> None:
 
 
 def _settings(wish: str) -> dict[str, str]:
-    """Start Spark's JVM; return the settings for a session at this master (empty: what Spark was given, else this machine)."""
+    """Start Spark's JVM; return the settings for this master (empty: Spark's, else local)."""
     # The variable is there if spark-submit has started the JVM: then PySpark only connects to it.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = wish or ("" if submitted else "local[*]")

@@ -1,4 +1,4 @@
-"""SQL text: find names and clauses in a statement without a full parser, and judge which statements may run. Pure.
+"""SQL text: find names and clauses without a full parser; judge what may run. Pure.
 
 A schema file is data from outside, and the account that runs its statement may do much more than
 TiDB's DDL. So a statement runs only if it is one of the kinds that TiCDC stores, fits the action

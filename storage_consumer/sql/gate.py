@@ -1,4 +1,4 @@
-"""One statement: its kind, the action codes of this kind, the table or database that it is about, and what others it moves rows of."""
+"""Judge a statement: its kind, actions, table or database, and other moved tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_COLUMN = "PRIMARY|KEY|INDEX|UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID|C
 
 
 def _created_table(cursor: Cursor) -> None:
-    """Check what follows the name in CREATE TABLE; raise `Refusal` for anything but a copy's source, or columns and options."""
+    """Check CREATE TABLE after the name; raise `Refusal` unless LIKE, or columns and options."""
     inside = cursor.upper() == "(" and cursor.upper(1) == "LIKE"
     cursor.at += inside
     if cursor.take("LIKE"):
@@ -163,7 +163,10 @@ def _alter_table(cursor: Cursor) -> Judged:
 
 
 def _ranges(cursor: Cursor) -> Iterator[tuple[int, int]]:
-    """Yield [first, last) of each action: they end at a comma before a word, and before PARTITION BY and REMOVE PARTITIONING."""
+    """Yield each action's [first, last); commas before words end it, and PARTITION clauses.
+
+    Those are PARTITION BY and REMOVE PARTITIONING.
+    """
     found, first = cursor.found, cursor.at
     for at, last in cursor.statement.find(",|PARTITION BY|REMOVE PARTITIONING", first, depth=0):
         is_comma = found[at].upper == ","
@@ -231,7 +234,7 @@ class Judged(NamedTuple):
 
 
 def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> None:
-    """Raise `StatementRefused` unless the statement, as `text` writes it, is one that TiCDC stores in a file like this one.
+    """Raise `StatementRefused` unless TiCDC stores a statement like `text` in such a file.
 
     Raise `NotReplicable` if it has a feature of TiDB that is not known here. Objects that only TiDB
     has pass if the server is not TiDB, since they are not run there.
@@ -252,7 +255,7 @@ def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> 
 
 
 def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> None:
-    """Raise `StatementRefused` unless `text`, which is to be sent to a server of this type, is still such a statement.
+    """Raise `StatementRefused` unless `text`, for a server of this type, still may run.
 
     For a server other than TiDB it may have no option that keeps rows elsewhere, and no engine but
     InnoDB.
@@ -269,7 +272,9 @@ def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> N
 
 
 def refuse_strangers(definition: TableDefinition, databases: Iterable[str]) -> None:
-    """Raise `StatementRefused` for a rename, or an EXCHANGE PARTITION, that moves a table of a database the bucket never showed.
+    """Raise `StatementRefused` for a rename or exchange with a database never seen.
+
+    An exchange is EXCHANGE PARTITION; the bucket never showed the database.
 
     All names are those of the bucket; `databases`: those of all tables that are known of it.
     """
@@ -337,7 +342,7 @@ def _refuse_elsewhere(reading: Statement) -> None:
 
 
 def _judged(reading: Statement, definition: TableDefinition, *, aside: bool) -> Judged:
-    """Check one reading; raise `Refusal` for what is not TiDB's. `aside`: objects that only TiDB has are not examined."""
+    """Check a reading; raise `Refusal` if not TiDB's; skip `aside`, objects of TiDB alone."""
     # Sequences and the like are not sent to any other server, so it does not matter what they say.
     if aside and reading.begins(0, _ASIDE):
         return Judged(frozenset((definition.ddl_type,)), definition.name)
@@ -386,7 +391,7 @@ def _create_temporary(cursor: Cursor) -> Judged:
 
 
 def _drop(code: DdlKind) -> Callable[[Cursor], Judged]:
-    """Return the judge of DROP TABLE or DROP VIEW: one name, since TiCDC stores a statement for each."""
+    """Return the judge of DROP TABLE or VIEW: one name, as TiCDC stores them one by one."""
 
     def judge(cursor: Cursor) -> Judged:
         name = cursor.name()
@@ -447,7 +452,7 @@ def _create(cursor: Cursor) -> Judged:
 
 
 def _is_common_table(cursor: Cursor, at: int) -> bool:
-    """Return whether a name with a list of columns is a common table's; any other name that is called is a function of some database."""
+    """Return whether a name with columns is a common table's; else it is a function's."""
     found, end = cursor.found, cursor.ends.get(at + 1, -1)
     if found[at].kind != "quoted" or end < 0 or found[at - 1].upper not in ("WITH", "RECURSIVE", ","):
         return False

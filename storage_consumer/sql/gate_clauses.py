@@ -51,7 +51,7 @@ FOREIGN_DEFINER = "it gives the view the rights of an account other than the one
 
 
 def refuse_unknown_features(listed: str | None) -> None:
-    """Raise `NotForHere` for a comment with another feature; None: it names no feature, so every TiDB reads it."""
+    """Raise `NotForHere` for a comment of an unknown feature; None: every TiDB reads it."""
     for feature in () if listed is None else listed.split(","):
         if feature not in _FEATURES:
             raise NotForHere(
@@ -62,7 +62,7 @@ def refuse_unknown_features(listed: str | None) -> None:
 
 
 def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) -> None:
-    """Raise `Refusal` if a comment of TiDB could name a table: each version opens the comments whose features it knows.
+    """Raise `Refusal` if TiDB's comment could name a table: versions open different ones.
 
     `plain`: the tokens outside comments; `opened`: these and those in comments, each at its place
     in the text.
@@ -108,7 +108,7 @@ _SYMBOLS = frozenset("(),.=+-*/%<>!&|^~")
 
 
 def readings(sql: str) -> Iterator[Statement]:
-    """Yield the statement as TiDB reads it, then as other servers do if that differs; raise `Refusal` for a text that is not allowed."""
+    """Yield TiDB's reading, then other servers' if it differs; raise `Refusal` if forbidden."""
     plain = _checked(sql)
     # The content of TiDB's comments opened, each character at its place.
     parts: list[str] = []
@@ -144,7 +144,7 @@ def readings(sql: str) -> Iterator[Statement]:
 
 
 def _checked(sql: str) -> Statement:
-    """Return the tree of a text that is unambiguous except for TiDB's comments; raise `Refusal` for any other."""
+    """Return a text's tree; raise `Refusal` if ambiguous beyond TiDB's comments."""
     statement = statement_of(sql)
     found, depth = statement.tokens, 0
     for at, token in enumerate(found):
@@ -235,7 +235,7 @@ class Cursor:
         self.ends, self._openings = parentheses(self.found)
 
     def upper(self, ahead: int = 0) -> str:
-        """Return the bare word or symbol `ahead` tokens after the place; empty for others and at the end."""
+        """Return the bare word or symbol `ahead` tokens on; empty for others and at the end."""
         place = self.at + ahead
         return self.found[place].upper if place < len(self.found) else ""
 
@@ -260,7 +260,7 @@ class Cursor:
         return end > 0
 
     def choose(self, grammars: Iterable[str], last: int | None = None) -> str:
-        """Take the first of these phrases that is next and ends at `last` or before, and return its grammar; empty if none is."""
+        """Take the first of these phrases that is next, up to `last`; return its grammar, or ""."""
         for grammar in grammars:
             if end := self.statement.begins(self.at, grammar, last):
                 self.at = end
@@ -336,7 +336,7 @@ class Cursor:
                 raise self.refusal()
 
     def _has_list(self, at: int, ground: int) -> bool:
-        """Return whether the name before a parenthesis is that of an index, a table, or a column with a length, and not of a function."""
+        """Return whether a name with parenthesis is an index, table or column, not a function."""
         depth = self.found[at].depth
         if depth == ground:
             # After a dot a name with a parenthesis is a function of some database, except for

@@ -1,4 +1,4 @@
-"""The bare words that a statement may have where it has no name, by clause, and the functions that it may call; all upper case.
+"""Bare words that a statement may have, by clause, and its functions; all in upper case.
 
 The functions are TiDB's own, except those that wait, lock, read files or change something.
 """

@@ -1,4 +1,4 @@
-"""What a statement says: the tables that it names and reads, found out once, and the same names as a target spells them.
+"""What a statement says: the tables it names and reads, and their names on a target.
 
 A definition holds what its statement says; everybody asks it by `parsed`.
 """
@@ -71,7 +71,7 @@ Ends = Mapping[int, int]
 
 
 def sources(found: Sequence[Token], start: int) -> Iterator[Source]:
-    """Yield the tables of the SELECT that begins at index `start`, in order, those of nested SELECTs included."""
+    """Yield the tables of the SELECT at index `start`, in order, nested ones included."""
     ends, around = parentheses(found)
     scopes = defaultdict[str, list[tuple[int, int]]](list)
     for index in range(start, len(found)):
@@ -163,7 +163,9 @@ def _source(found: Sequence[Token], at: int, ends: Ends) -> Source | None:
 
 
 def _common_tables(found: Sequence[Token], index: int, until: int, ends: Ends) -> Iterator[tuple[str, int, int]]:
-    """Yield the folded name of each common table of one WITH, and the indexes (last exclusive) between which it hides a table, up to `until`.
+    """Yield a WITH's common tables, folded, and index ranges (last exclusive) of their scope.
+
+    They hide a table there, up to `until`.
 
     ``WITH CHECK OPTION`` and ``WITH ROLLUP`` define none.
     """
@@ -215,7 +217,7 @@ def _view_body(found: Sequence[Token]) -> int:
 
 
 def cannot_read(query: str, name: NameAt, columns: Sequence[str], result: Sequence[str]) -> bool:
-    """Return whether a table with these columns certainly is not what a CREATE VIEW reads under a name.
+    """Return whether a table of these columns surely is not what a CREATE VIEW reads.
 
     `result`: the view's own columns. Where either are not known, or the text shows too little, it
     may be. Only names in backquotes are taken for columns, as TiDB writes every one.
@@ -260,7 +262,7 @@ def _visible_name(found: Sequence[Token], source: Source) -> str:
 
 
 def _columns_read(found: Sequence[Token], body: int, visible: str, end: int) -> Iterator[str]:
-    """Yield the folded names of the columns that are qualified with a table's name, and an asterisk for all of them.
+    """Yield folded columns qualified with the table's name; an asterisk means all.
 
     And those without a table's name in the list of a SELECT, where that ends at `end`.
     """
@@ -287,7 +289,9 @@ _PARTS_OF_TABLE = frozenset(("COLUMN", "INDEX", "KEY", "PARTITION"))
 
 
 def table_names(found: Sequence[Token]) -> list[NameAt]:
-    """Return every table, view or database that a statement names, in order, without columns, indexes and aliases.
+    """Return all tables, views and databases that a statement names, in order.
+
+    Without columns, indexes and aliases.
 
     A view's column that is qualified with database and table counts as a name too.
     """
@@ -393,7 +397,7 @@ def _opens(found: Sequence[Token], at: int, first: str) -> tuple[bool, bool]:
 
 
 def _skip(found: Sequence[Token], at: int) -> int:
-    """Return the index of the first token after the words that may separate a keyword from its name."""
+    """Return the index after words that may separate a keyword from its name."""
     while at < len(found) and found[at].upper in _SKIPPED:
         at += 1
     return at
@@ -407,7 +411,7 @@ RENAME TO b.
 
 
 def parsed(definition: TableDefinition) -> ParsedDdl:
-    """Return what the definition's statement says. It is parsed at the first call, and held by the definition from then on."""
+    """Return what a definition's statement says, parsed once and held by the definition."""
     if (held := definition.held) is None:
         held = parse_ddl(definition.query, definition.name)
         # Frozen, but this only remembers what follows from the other fields. Two threads that meet
@@ -417,7 +421,7 @@ def parsed(definition: TableDefinition) -> ParsedDdl:
 
 
 def parse_ddl(query: str, own: TableName) -> ParsedDdl:
-    """Return what a statement says; `own`: the name in its schema file. The time is linear in the length of the text."""
+    """Return what a statement says, in linear time; `own`: the name in its schema file."""
     found = tokens(query)
     if not found:
         return ParsedDdl(own=own, subject=own)
@@ -488,7 +492,10 @@ def looked_up(definition: TableDefinition) -> set[TableName]:
 
 
 def with_homes(definition: TableDefinition, existing: Existing, homes: Mapping[NameAt, TableName]) -> TableDefinition:
-    """Return the definition with names qualified that it gives no database. `homes`: the tables that they mean; others stay as they are."""
+    """Return the definition with open names qualified by `homes`, the tables they mean.
+
+    Others stay as they are.
+    """
     real = {name: existing.get(home.folded(), home) for name, home in homes.items()}
     edits = [(name.start, name.end, f"{quote(home.schema)}.{quote(home.table)}") for name, home in real.items()]
     return replace(definition, query=replace_spans(definition.query, edits)) if edits else definition

@@ -1,4 +1,4 @@
-"""Split SQL into tokens: just enough to find names and clauses in a DDL without mistaking strings or comments for code.
+"""Split SQL into tokens, enough to find names and clauses outside strings and comments.
 
 This is not a parser. The original text runs on the target whenever it can, so it is enough to see
 which tables a statement names, and to insert or remove a clause at an exact place.
@@ -75,7 +75,7 @@ def tokens(sql: str) -> tuple[Token, ...]:
 
 
 def pieces(sql: str, is_raw: Callable[[Sequence[Piece]], bool] | None = None) -> list[Piece]:
-    """Return kind, start and end (exclusive) of each token, and of white space (``space``) and comments (``comment``) too.
+    """Return kind, start, end (exclusive) of each token, of ``space`` and of ``comment``.
 
     If a string, quoted name or comment has no end, its opener becomes a symbol, and so does each
     later opener of its kind. The end is not searched for again, so the time stays linear in the
@@ -132,18 +132,18 @@ def heeds_comment(sql: str) -> bool:
 
 
 def makes_global_index(sql: str) -> bool:
-    """Return whether a statement mentions a GLOBAL index, in TiDB's comments ``/*T![global_index] GLOBAL */`` too."""
+    """Return whether a statement has a GLOBAL index, ``/*T![global_index] GLOBAL */`` too."""
     # The quick look first: every statement is asked, and few have the word anywhere.
     return "global" in sql.casefold() and has_words(heeded(sql), "GLOBAL")
 
 
 def heeded(sql: str) -> tuple[Token, ...]:
-    """Return the tokens of a text as a TiDB reads it that knows the features of all its comments; their ends are symbols."""
+    """Return the tokens for a TiDB that knows all comments' features; their ends are symbols."""
     return tokens(_HEEDED_COMMENT.sub(" ", sql)) if heeds_comment(sql) else tokens(sql)
 
 
 def names(found: Sequence[Token]) -> Iterator[tuple[str, str, int]]:
-    """Yield (schema, table, index of the first token) for all that could be a table name; schema is empty if none is written."""
+    """Yield (schema or "", table, first token's index) for all possible table names."""
     index = 0
     while index < len(found):
         token = found[index]
@@ -158,12 +158,12 @@ def names(found: Sequence[Token]) -> Iterator[tuple[str, str, int]]:
 
 
 def has_words(found: Sequence[Token], *words: str, depth: int | None = None) -> bool:
-    """Return whether the bare words follow one another somewhere, at the given depth of parentheses if there is one."""
+    """Return whether bare words follow one another, at the given depth of parentheses if any."""
     return find_words(found, *words, depth=depth) >= 0
 
 
 def find_words(found: Sequence[Token], *words: str, depth: int | None = None, start: int = 0) -> int:
-    """Return the index of the first token of the first such sequence of bare words from `start` (inclusive) on, or -1."""
+    """Return the first index, from `start` (inclusive), of such a sequence of words, or -1."""
     for index in range(start, len(found) - len(words) + 1):
         if found[index].upper != words[0] or (depth is not None and found[index].depth != depth):
             continue
@@ -181,7 +181,7 @@ def closing(found: Sequence[Token], opening: int) -> int:
 
 
 def elements(found: Sequence[Token], opening: int, end: int) -> list[tuple[int, int]]:
-    """Return the index ranges [first, last) of the comma-separated elements between a parenthesis and its closing one."""
+    """Return ranges [first, last) of comma-separated elements between two parentheses."""
     inside = found[opening].depth + 1
     parts, first = [], opening + 1
     for index in range(opening + 1, end + 1):
@@ -193,7 +193,7 @@ def elements(found: Sequence[Token], opening: int, end: int) -> list[tuple[int, 
 
 
 def parentheses(found: Sequence[Token]) -> tuple[dict[int, int], list[int]]:
-    """Return, by the index of each parenthesis that is closed, that of the one that closes it; and what is around each token.
+    """Return the closing index of each closed parenthesis; and what is around each token.
 
     That is the index of the innermost parenthesis around it, or -1 for none.
     """
@@ -208,7 +208,7 @@ def parentheses(found: Sequence[Token]) -> tuple[dict[int, int], list[int]]:
 
 
 def replace_spans(sql: str, edits: Sequence[tuple[int, int, str]]) -> str:
-    """Return `sql` with each span (start, end, text) replaced by its text; the spans must not overlap."""
+    """Replace spans (start, end, text) of `sql` by their texts; they must not overlap."""
     parts: list[str] = []
     at = 0
     for start, end, text in sorted(edits):

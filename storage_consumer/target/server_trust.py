@@ -1,4 +1,4 @@
-"""Who the server is that answers: TLS, the certificates that prove it, and which login methods it may get the password by."""
+"""Who answers: TLS, the server's certificates, and login methods by which it gets the password."""
 
 from __future__ import annotations
 

@@ -371,7 +371,7 @@ def range_of(key: Sequence[SideColumn], keys: KeyRange) -> tuple[str, list[Any]]
 
 
 def among(key: Sequence[SideColumn], keys: Sequence[Key]) -> tuple[str, list[Any]]:
-    """Return the condition that a row has one of some keys, as the server compares them, and its arguments.
+    """Return the condition for rows of some keys, as the server compares them, with arguments.
 
     `key`: the columns of the key.
     """

@@ -1,4 +1,4 @@
-"""The functions of `storage_consumer.spark`: changes without repeats, last states, and tables as of a commit-ts.
+"""`storage_consumer.spark`: changes without repeats, last states, tables as of a commit-ts.
 
 A table as of a commit-ts is made of files whose rows become rows of its last structure.
 """
@@ -106,7 +106,7 @@ class TableAt:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of what is read: the table's own, what else tells its rows apart, then those of a feed."""
+        """What is read: the table's columns, what else tells its rows apart, then a feed's."""
         return pa.schema([*self.fields, *([] if self.key else [_UNSHOWN]), *META, SEQUENCE])
 
     @property
@@ -132,7 +132,9 @@ class _Base:
 
 
 def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: str, columns: Sequence[str]) -> TableAt:
-    """Return what a table is made of, as of a commit-ts (inclusive; None: the bucket's checkpoint). `base`: URI of an export, or empty.
+    """Return what a table is made of as of a commit-ts (inclusive; None: the checkpoint).
+
+    `base`: URI of an export, or empty. The checkpoint is the bucket's.
 
     Raises `ConfigError`, `NotReplicable` where the files do not show the table, and what
     `Feed.window` does.
@@ -320,7 +322,7 @@ class _Rows:
         return _parts(below.origin, _EVERYTHING, files, mapped)
 
     def _mapped(self, structure: Structure, version: int) -> Mapping[str, Origin]:
-        """Return where the columns come from in rows of a structure. Raises `NotReplicable` if the key was another one."""
+        """Return the origin of columns in a structure; raise `NotReplicable` for another key."""
         steps, names = self.history.after(version), [folded_name(column.name) for column in self.columns]
         found = origins(structure.columns, steps, names)
         if lacking := [name for name in names if name not in found]:
@@ -347,7 +349,7 @@ def _parts(
 
 
 def read_part(found: TableAt, part: ReadPart) -> Iterator[pa.RecordBatch]:
-    """Yield the changes of a part, with the columns of the table as it is in the end: the work of a Python worker."""
+    """Yield a part's changes with the final columns of the table: a Python worker's job."""
     with told(), at_worker(part.upstream, found.held) as storage:
         ordered = ordered_in(part.window, storage, part.upstream)
         for work in part.window.files:
@@ -372,7 +374,10 @@ def read_part(found: TableAt, part: ReadPart) -> Iterator[pa.RecordBatch]:
 
 
 def _converted(column: TableColumn, origin: Origin, piece: Piece, values: pa.Array) -> pa.Array:
-    """Return a column's values as its last structure has them. `values`: as the file has them, but of the right type."""
+    """Return a column's values as its last structure has them.
+
+    `values`: as the file has them, but of the right type.
+    """
     is_text = column.type == "DECIMAL" and arrow_type(column) == pa.string()
     if origin.name is None:
         if origin.default is None:
@@ -410,7 +415,7 @@ def register(spark: SparkSession) -> None:
 
 
 def changes(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
-    """Return a feed of one table with each change once, where TiCDC delivered some repeatedly. It takes one shuffle.
+    """Return a table's feed with each change once, by one shuffle, though TiCDC repeats some.
 
     `feed`: what ``format("ticdc")`` gives, with the columns of the key and those that begin with an
     underscore. `keys`: the columns of the primary key; None: as the bucket says. Without a primary
@@ -441,7 +446,7 @@ def changes(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
 
 
 def latest(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
-    """Return the last change of each row: its newest state, or its delete. It takes one shuffle, and repeats do not matter.
+    """Return each row's last change, its state or delete, by one shuffle; repeats do not matter.
 
     `feed` and `keys`: see `changes`. Raises `ConfigError` for a table without a primary key, and
     for a feed over a statement after which rows are gone without a change of them.
@@ -473,12 +478,15 @@ def latest(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
 
 
 def _is_whole(names: Sequence[str]) -> Column:
-    """Return true for rows that have their primary key; it raises an error for others, which could not be told from each other."""
+    """Return true for rows with their primary key; raise an error for others.
+
+    Those could not be told from each other.
+    """
     return _unless(reduce(or_, (_column(name).isNull() for name in names)), null_key(names))
 
 
 def _unless(refused: Column, message: str) -> Column:
-    """Return true for rows that are not refused; it raises an error with this message for others."""
+    """Return true for rows that are not refused; raise an error with this message for others."""
     return F.when(refused, F.raise_error(F.lit(message)).cast("boolean")).otherwise(F.lit(True))  # noqa: FBT003 - Spark's own order of arguments
 
 
@@ -543,7 +551,7 @@ def table_at(  # noqa: PLR0913 - all but the first three have names
 
 
 def _begun(frame: DataFrame, key: Sequence[str], name: str) -> DataFrame:
-    """Return the changes of a table that has a primary key; it raises an error for those of a row whose first change is not its insert.
+    """Return a keyed table's changes; raise an error for rows that do not begin by insert.
 
     The order is the one by which `latest` goes on, so it takes no other shuffle or sort.
     """
@@ -561,7 +569,7 @@ def _begun(frame: DataFrame, key: Sequence[str], name: str) -> DataFrame:
 
 
 def _counted(frame: DataFrame, own: list[Column], name: str) -> DataFrame:
-    """Return the rows of a table without a primary key, as often as they were inserted more than deleted."""
+    """Return a keyless table's rows, as often as inserted more than deleted."""
     sign = F.when(F.col("_change_type") == "delete", -1).otherwise(1)
     count = F.col(_COUNT)
     message = F.lit(f"{name}: more deletes than inserts of one row: the base is not this table's, or files are missing")
@@ -582,7 +590,10 @@ def _noted(feed: DataFrame, what: str) -> list[Any]:
 
 
 def _is_micro_batch(feed: DataFrame) -> bool:
-    """Return whether a DataFrame is what a stream gives to ``foreachBatch``: it has the stream's notes, and goes over none of the statements."""
+    """Return whether a DataFrame is a micro-batch of ``foreachBatch``, with the stream's notes.
+
+    Such a one goes over none of the statements.
+    """
     running = feed.sparkSession.sparkContext.getLocalProperty(_BATCH) is not None
     plan = feed._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark shows a plan in no other way
     leaves = plan.collectLeaves()

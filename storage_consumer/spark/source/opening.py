@@ -1,4 +1,7 @@
-"""The options of ``format("ticdc")``, its columns, and the bucket that they lead to: on the driver with its files and inference, on workers with what came of that."""
+"""The options and columns of ``format("ticdc")``, and the bucket that they lead to.
+
+On the driver with its files and inference, on workers with what came of that.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,7 @@ class SourceOptions:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """Return the options of a data source; raise `ConfigError`, which names the option and what is expected."""
+    """Return a data source's options; raise `ConfigError` with the option and its form."""
     known = {_option(name): value for name, value in options.items()}
     given = {name: value if name in _AS_THEY_ARE else value.strip() for name, value in known.items()}
     uri = given.get("path", "")
@@ -225,7 +228,7 @@ RESERVED = frozenset((*(field.name for field in META), SEQUENCE.name, RESCUED))
 
 
 def spark_schema(schema: pa.Schema, keys: str = "", columns: Iterable[str] = ()) -> StructType:
-    """Return the same as Spark has it. `keys`, `columns`: what stands at `KEYS` and, as JSON, at `COLUMNS`."""
+    """Return Spark's schema; `keys`, `columns`: metadata at `KEYS` and, as JSON, at `COLUMNS`."""
     noted = {"_table_version": {KEYS: keys, COLUMNS: json.dumps(sorted(columns))}} if keys else {}
     return StructType(
         [
@@ -241,7 +244,7 @@ def spark_schema(schema: pa.Schema, keys: str = "", columns: Iterable[str] = ())
 
 
 def chosen(schema: pa.Schema, asked: StructType) -> pa.Schema:
-    """Return the columns that Spark asks for, in its order; raise `ConfigError` for a type that is not the column's."""
+    """Return the columns that Spark asks for, in order; raise `ConfigError` for other types."""
     fields = []
     for wanted in asked.fields:
         place = schema.get_field_index(wanted.name)
@@ -309,14 +312,14 @@ class Opened:
 
 
 def open_feed(options: SourceOptions) -> tuple[Feed, Loaded]:
-    """Return the feed of a source, and its settings. Raises `ConfigError` and `StorageUnavailable`."""
+    """Return a source's feed and settings; raise `ConfigError` or `StorageUnavailable`."""
     given = {"upstream_uri": options.uri, **options.bucket}
     loaded, storage = Session(given, os.environ).open_bucket()
     return Feed(storage, loaded.config.upstream, SystemClock(), loaded.config.selecting.rules, options.table), loaded
 
 
 def look_at(options: SourceOptions) -> Opened:
-    """Return the bucket as it is now. Raises what `Feed.window` does, and `ConfigError` for columns that there are not."""
+    """Poll the bucket; raise as `Feed.window` does, and `ConfigError` for unknown columns."""
     feed, loaded = open_feed(options)
     # Whether all files of the window are there is asked where it is read: a stream goes on behind
     # what is gone.
@@ -360,7 +363,7 @@ def look_at(options: SourceOptions) -> Opened:
 
 
 def _keys(structures: Iterable[Structure]) -> str:
-    """Return the names of the primary key's columns, from each table version on at which they are others."""
+    """Return the primary key's names, from each table version that changes them."""
     found: list[tuple[int, list[str]]] = []
     for structure in sorted(structures, key=lambda each: each.version):
         names = list(structure.key_names)
@@ -378,14 +381,14 @@ def held_for_bucket(loaded: Loaded) -> tuple[str, ...]:
 
 @contextmanager
 def at_worker(upstream: Upstream, held: Sequence[str]) -> Iterator[Storage]:
-    """Yield a storage as this worker reaches it, with the secrets of its own environment. `held`: names of those that the driver has."""
+    """Yield a storage on this worker, with its environment's secrets; `held`: the driver's."""
     with at_executor("", held):
         yield opened(upstream, secrets_from(""))
 
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Hide secrets in the messages of errors on their way to Spark, which shows them to its user and in its logs."""
+    """Hide secrets in errors on their way to Spark, which shows and logs them."""
     try:
         yield
     except UndecodableRow as fault:

@@ -1,4 +1,4 @@
-"""Partitions and how a Python worker reads them; and changes that TiCDC delivered more than once, each once, by the rules of `feed`."""
+"""Partitions and how Python workers read them; repeated changes once, by `feed`'s rules."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FilesPartition(InputPartition):
 
 
 def packed(files: Sequence[FeedFile], most: int, cores: int) -> Iterator[list[FeedFile]]:
-    """Yield files that lie together: for each task at most about `most` bytes, and few enough that `cores` tasks share the work.
+    """Yield adjacent files per task: at most about `most` bytes, shared by `cores` tasks.
 
     Small files take longer than their bytes: each is a request of its own.
     """
@@ -80,7 +80,7 @@ class Tasks:
     """The tasks of a batch, or of a stream's micro-batches."""
 
     def __init__(self, options: SourceOptions, opened: Opened, schema: pa.Schema) -> None:
-        """Read columns of what was complete when the bucket was `opened`, or in a stream of what comes."""
+        """Read columns of what was complete when the bucket was `opened`, or of a stream."""
         self.options = options
         self.opened = opened
         self.schema = schema
@@ -94,7 +94,7 @@ class Tasks:
         return [FilesPartition(each, self.schema) for each in windows]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a partition. Raises `UndecodableRow`, `ConfigError`, and what the storage raises."""
+        """Yield a partition's changes; raise `UndecodableRow`, `ConfigError`, or as the storage."""
         assert isinstance(partition, FilesPartition)
         upstream = self.opened.upstream
         with told(), at_worker(upstream, self.opened.held) as storage:
@@ -196,7 +196,7 @@ def without_repeats(feed: DataFrame, keys: Keys) -> DataFrame:
 
 
 def transactions_once(batches: Iterator[pa.RecordBatch], keys: Keys) -> Iterator[pa.Table]:
-    """Yield changes, which are sorted by `_sequence`, each once; those of one commit-ts come together."""
+    """Yield changes, sorted by `_sequence`, each once; those of one commit-ts together."""
     for table in _transactions(batches):
         versions = table.column("_commit_version").to_numpy()
         files = np.unique(table.column("_file").to_numpy(zero_copy_only=False), return_inverse=True)[1]
@@ -258,7 +258,7 @@ def _of_one(table: pa.Table, files: NDArray[np.int64], keys: Keys) -> list[bool]
 
 
 def _ranks(table: pa.Table, files: NDArray[np.int64]) -> dict[int, int]:
-    """Return a rank for each file, by its number in the batch: that after another one's if it is the next file, and a higher one if not."""
+    """Return a rank per file, by its number: one more for the next file, else a higher one."""
     paths = {int(number): str(path) for number, path in zip(files, table.column("_file").to_pylist(), strict=True)}
     ranks: dict[int, int] = {}
     rank, before = 0, ("", "", 0)
@@ -276,5 +276,5 @@ def _ranks(table: pa.Table, files: NDArray[np.int64]) -> dict[int, int]:
 
 
 def null_key(names: Sequence[str]) -> str:
-    """Return why rows with null in their primary key are an error: they could not be told from each other."""
+    """Return why rows with null in their primary key are an error: nothing tells them apart."""
     return f"a row has null in its primary key ({', '.join(names)}): a date that no calendar has, or a column that was renamed or left out"

@@ -1,4 +1,4 @@
-"""Registers ``format("ticdc")`` by itself: Spark imports installed modules named ``pyspark_*``, and takes their `DefaultSource`."""
+"""Registers ``format("ticdc")``: Spark imports modules ``pyspark_*`` for `DefaultSource`."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""The data source itself. A batch is a window of commit-ts, complete and the same each time that it is read.
+"""The data source: a batch is a window of commit-ts, complete and the same at each reading.
 
 A stream is one window after the other, each complete when it is given. An offset is a commit-ts, so
 a row is given exactly once however often its file is listed, grows or is written anew. Beside it
@@ -89,13 +89,16 @@ class SeenFiles:
         self._awaited: dict[str, Sequence[int]] = {}
 
     def look(self, given: int = -1) -> int:
-        """See what is new in the bucket; return its checkpoint. `given`: see `Contents.given`. Raises what `Contents.look` does."""
+        """Poll the bucket; return its checkpoint; raise as `Contents.look`.
+
+        `given`: see `Contents.given`.
+        """
         self.contents.given = given
         self.contents.look()
         return self.contents.checkpoint
 
     def refuse_other(self, before: Before) -> None:
-        """Raise `ConfigError` if the bucket is not the one that was read before; nothing is compared again once it holds anything."""
+        """Raise `ConfigError` unless it is the same bucket, compared until it holds anything."""
         contents = self.contents
         if not self._is_same:
             said, _ = contents.reader.doubts_of(before)
@@ -106,7 +109,10 @@ class SeenFiles:
             self._is_same = bool(contents.definitions)
 
     def begin(self, finished: Mapping[str, Sequence[int]]) -> None:
-        """Leave out, once, the files that held nothing more when an earlier process looked at them, unless one has changed; see `finished`."""
+        """Leave out files, once, that held nothing more for an earlier process: see `finished`.
+
+        Changed ones stay.
+        """
         if self._begun:
             return
         self._begun = True
@@ -124,7 +130,9 @@ class SeenFiles:
                 contents.pass_over(next(iter(there.values())), upto)
 
     def spans(self, low: int, high: int) -> list[FileSpan]:
-        """Return the files with rows in ``(low, high]``, those with the lowest commit-ts first; forget those with none above `low`.
+        """Return files with rows in ``(low, high]`` by commit-ts; forget those without above `low`.
+
+        The lowest commit-ts come first.
 
         Raises what `Contents.window` does, and `UndecodableRow`.
         """
@@ -170,7 +178,7 @@ class SeenFiles:
         return sorted(spans, key=lambda span: (span.first, span.rank))
 
     def spans_once_there(self, low: int, high: int) -> list[FileSpan]:
-        """Return what `spans` does, and wait for files that are missing as long as the patience with them lasts; then raise `FilesMissing`."""
+        """Return `spans`, awaiting missing files up to the patience; then raise `FilesMissing`."""
         while True:
             try:
                 found = self.spans(low, high)
@@ -182,7 +190,9 @@ class SeenFiles:
                 return found
 
     def finished(self, low: int, high: int) -> dict[str, list[int]]:
-        """Return by sequence the number up to which its files hold nothing above `low`, a digest of what these are, and those with more than `high`.
+        """Return sequence → number up to which files end by `low`, their digest, those past `high`.
+
+        The last are the files with more than `high`.
 
         Sequences whose date says that they hold nothing are left out.
         """
@@ -212,7 +222,7 @@ def _digest(file: DataFile) -> int:
 
 
 def limited(spans: list[FileSpan], high: int, *, files: int, size: int) -> int:
-    """Return the commit-ts up to which about so many files, or bytes of files, have rows; 0 stands for no limit.
+    """Return the commit-ts up to which about so many files or bytes have rows; 0: no limit.
 
     `spans` are sorted by their first commit-ts. At least the changes of one commit-ts are given, so
     that a stream always goes on.
@@ -273,7 +283,10 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         return self._offset(low, low, {})
 
     def next_offset(self, start: Offset, files: int, size: int) -> Offset:
-        """Return the end of the next micro-batch, of about so many files or bytes (0: any); the start if there is nothing new."""
+        """Return the next micro-batch's end, of about so many files or bytes (0: any).
+
+        It is the start if there is nothing new.
+        """
         low, statements = self._checked(start)["commit_ts"], start["statements"]
         inventory = self._looked(start)
         checkpoint = inventory.look(-1 if self.options.table is not None else statements)
@@ -334,7 +347,10 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             return self.tasks(window)
 
     def _refuse_behind(self, ts: int) -> None:
-        """Raise `ConfigError` if the bucket is complete only to before a commit-ts to which the query has read; one may begin beyond it."""
+        """Raise `ConfigError` if the bucket falls short of what was read; a begin may be beyond.
+
+        Short means complete only to before a commit-ts to which the query has read.
+        """
         checkpoint = self._looked().contents.checkpoint
         if checkpoint < ts != self.options.low:
             raise ConfigError(
@@ -345,7 +361,7 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             )
 
     def _looked(self, start: Offset | None = None) -> SeenFiles:
-        """Return what is known of the bucket; a new process begins with what the one before it noted."""
+        """Return what is known of the bucket; a new process begins with an earlier one's notes."""
         if self._inventory is None:
             feed, loaded = open_feed(self.options)
             self._inventory = SeenFiles(feed, Patience(SystemClock(), loaded.config.tuning.gap_timeout))
@@ -364,11 +380,11 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         return self._inventory
 
     def _statements(self, low: int, high: int) -> tuple[FeedStatement, ...]:
-        """Return the statements that the query is given; those of one table are none of its rows."""
+        """Return the statements that the query is given; a single table's are not its rows."""
         return () if self.options.table is not None else tuple(self._looked().contents.statements(low, high))
 
     def _offset(self, commit_ts: int, statements: int, finished: Mapping[str, Sequence[int]]) -> Offset:
-        """Return an offset: up to which commit-ts (inclusive) rows and statements of which tables were given, and which files hold nothing beyond.
+        """Return an offset: given rows' and statements' commit-ts (inclusive), tables, ended files.
 
         The bucket is told as well, by its place and by some of its schema files: a query that goes
         on elsewhere would lose rows without a word.
@@ -404,7 +420,9 @@ class MicroBatches(Tasks, DataSourceStreamReader):
     # change of a row would show
 
     def _first_end(self, rows: _Borders, statements: _Borders) -> End | None:
-        """Return the first end in windows of rows and of statements; one up to the low border of rows is there already.
+        """Return the first end in windows of rows and statements; low borders are reached.
+
+        That means an end up to the low border of rows.
 
         Statements before the query's own startingVersion do not count: whoever gives it knows of
         them.
@@ -423,7 +441,10 @@ class MicroBatches(Tasks, DataSourceStreamReader):
                 yield End(structure.version, f"{structure.table}: since table version {structure.version} {why}")
 
     def _misfit(self, structure: Structure, low: int, until: int) -> str:
-        """Return why rows of a structure do not fit the columns of the query; empty if they do. `until`: of the next structure, 0 for none."""
+        """Return why a structure misfits the query's columns, or empty.
+
+        `until`: of the next structure, 0 for none.
+        """
         own = self._fields
         again = f"begin it again with startingVersion = {structure.version + 1} and its old checkpointLocation"
         if structure.version <= low and until:
@@ -478,7 +499,10 @@ class TicdcStreamReader(MicroBatches):
     _last: Offset | None = None
 
     def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - Spark's own name
-        """Return up to where the bucket is complete. Spark does not say from where on, so a new process begins with a look at nothing else."""
+        """Return up to where the bucket is complete.
+
+        Spark does not say from where on, so a new process reads nothing else first.
+        """
         with told():
             if self._last is not None:
                 self._last = self.next_offset(self._last, 0, 0)
@@ -492,7 +516,10 @@ class TicdcStreamReader(MicroBatches):
             return self._last
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Return the tasks of a micro-batch; raise `NotReplicable` for one that goes beyond where the query has to end, planned without its start."""
+        """Return a micro-batch's tasks; raise `NotReplicable` beyond the query's end.
+
+        Such a one was planned without its start.
+        """
         with told():
             low, high = self._checked(start)["commit_ts"], self._checked(end)["commit_ts"]
             self._looked(start)
@@ -510,7 +537,7 @@ if HAS_LIMITS:
         """Reads the bucket as it grows, no more at once than Spark says."""
 
         def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's own name, like those below
-            """Return up to where the bucket is complete, within a limit; the start if there is nothing new."""
+            """Return up to where the bucket is complete, limited; the start if there is no more."""
             files = limit.max_files if isinstance(limit, ReadMaxFiles) else 0
             with told():
                 return self.next_offset(start, files, limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0)
@@ -522,7 +549,7 @@ if HAS_LIMITS:
             return ReadMaxBytes(self.options.max_bytes) if self.options.max_bytes else ReadAllAvailable()
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-            """Note what is there now as all that there is: a query with that trigger reads no further."""
+            """Note all that is there now: a query with that trigger reads no further."""
             with told():
                 self.most = self._looked().look()
 
