@@ -61,8 +61,12 @@ class Surroundings:
 
 def surroundings(environ: Mapping[str, str]) -> Surroundings:
     """Return what Spark would find in this environment."""
+    # One that spark-submit brings is not installed by pip, and says its version only once it is imported.
+    pyspark = "unknown" if find_spec("pyspark") else ""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        pyspark = importlib.metadata.version("pyspark")
     return Surroundings(
-        pyspark=_pyspark(),
+        pyspark=pyspark,
         java=_java(environ),
         local_dirs=tuple(map(_local_dir, (environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(","))),
     )
@@ -75,13 +79,6 @@ def java_program(environ: Mapping[str, str]) -> str:
         return shutil.which("java", path=environ.get("PATH")) or ""
     program = Path(home, "bin", "java")
     return str(program) if program.exists() else ""
-
-
-def _pyspark() -> str:
-    with suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version("pyspark")
-    # One of spark-submit is not from pip, and has its version only when imported.
-    return "unknown" if find_spec("pyspark") else ""
 
 
 def _java(environ: Mapping[str, str]) -> Java:

@@ -134,10 +134,9 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        trace = _trace(record)
-        return f"{_logfmt(_head(record))} event={_said(record)}" + (
-            f" {_logfmt({'traceback': trace})}" if trace else ""
-        )
+        head, trace = _logfmt(_head(record)), _trace(record)
+        said = _said(record)
+        return f"{head} event={said}" + (f" traceback={_as_text(trace)}" if trace else "")
 
 
 class JsonFormatter(logging.Formatter):

@@ -215,7 +215,11 @@ def _kind(storage: Storage, seen: Survey, samples: Mapping[str, bytes], *, is_be
         kind: path for kind, path in seen.kinds.items() if not is_ours or (kind == "compressed" and not seen.folders)
     }
     contents = dict(samples)
-    for path in () if shown or contents else _unplaced(seen):
+    unplaced: list[str] = []
+    # The content of files without a schema file may show what they are.
+    if not (shown or contents or seen.schemas or seen.old_schemas):
+        unplaced = [each.first.path for each in islice(seen.folders.values(), 3) if each.first] or seen.strangers
+    for path in unplaced:
         with suppress(StorageConsumerError, FileNotFoundError):
             contents[path] = read_up_to(storage, path, HEAD)
     kinds = {kind_of_content(content): path for path, content in contents.items()}
@@ -224,13 +228,6 @@ def _kind(storage: Storage, seen: Survey, samples: Mapping[str, bytes], *, is_be
         shown = kinds
     key = next((key for key in KINDS if key in shown), "")
     return f"{shown[key]} shows that these are {KINDS[key].name}. {KINDS[key].way_on}" if key else ""
-
-
-def _unplaced(seen: Survey) -> list[str]:
-    """Return files whose content may show what they are, where no schema file does."""
-    if seen.schemas or seen.old_schemas:
-        return []
-    return [each.first.path for each in islice(seen.folders.values(), 3) if each.first] or seen.strangers
 
 
 def _foreign(storage: Storage, seen: Survey, samples: Samples, checkpoint: int) -> str:
@@ -547,12 +544,17 @@ class _Inspection:
             "current (schema files in meta/)": len(seen.schemas) > len(ids),
             "before TiCDC 6.5.3 and 7.1 (schema.json beside the data)": seen.old_schemas,
         }
+        architecture = self._architecture()
+        dispatchers = any(name for folder in seen.folders.values() for name, _ in folder.sequences)
+        notes = [_TWICE] if dispatchers else []
+        if self.null_text and architecture != "classic":
+            notes.append(_NULLS.format(self.null_text))
         return InspectedBucket(
             place=self.upstream.identity,
             layouts=tuple(name for name, is_there in layouts.items() if is_there),
-            architecture=self._architecture(),
+            architecture=architecture,
             index_widths=tuple(sorted({width for folder in seen.folders.values() for width in folder.widths})),
-            dispatchers=any(name for folder in seen.folders.values() for name, _ in folder.sequences),
+            dispatchers=dispatchers,
             settings=settings,
             tables=tuple(sorted(tables.values(), key=lambda each: (-each.size, each.directory))),
             objects=seen.objects,
@@ -564,7 +566,7 @@ class _Inspection:
             commit_ts=self.commit_ts,
             versions=(min(versions), max(versions)) if versions else (),
             warnings=tuple(self._warnings(checkpoint)),
-            notes=tuple(self._notes()),
+            notes=tuple(notes),
             likely=likely,
             upstream=self.upstream,
         )
@@ -616,12 +618,6 @@ class _Inspection:
         more = len(self.samples.warnings) - _SHOWN
         found += self.samples.warnings[:_SHOWN]
         return [*found, f"and {more} more"] if more > 0 else found
-
-    def _notes(self) -> Iterator[str]:
-        if any(name for folder in self.seen.folders.values() for name, _ in folder.sequences):
-            yield _TWICE
-        if self.null_text and self._architecture() != "classic":
-            yield _NULLS.format(self.null_text)
 
     def _content(self) -> str:
         """Return what a bucket without a checkpoint holds."""

@@ -12,7 +12,7 @@ from storage_consumer.api import Consumer
 from storage_consumer.cli.endings import Answer, ExitCode, told
 from storage_consumer.cli.screen import facts, message, wrapped
 from storage_consumer.cli.verbs import PlanFlags
-from storage_consumer.clock import data_size
+from storage_consumer.clock import counted, data_size
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError, NoMetadata
 from storage_consumer.model import TableName
@@ -73,8 +73,8 @@ def _of_table(plan: Plan, name: str) -> Plan:
 def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     """Yield the plan; of each kind at most `most` entries, None for all."""
     runs, skips = (sum(each.outcome is kind for each in plan.statements) for kind in (Outcome.RUN, Outcome.SKIP))
-    words = f"{_count(runs, 'statement')} to run, {skips:,} to skip, {_sum_of(plan.rows, end='')}"
-    halts = f"; {_count(len(plan.halts), 'table')} would halt" if plan.halts else ""
+    words = f"{counted(runs, 'statement')} to run, {skips:,} to skip, {_sum_of(plan.rows, end='')}"
+    halts = f"; {counted(len(plan.halts), 'table')} would halt" if plan.halts else ""
     yield from wrapped(f"the next round: {words}{halts}", further="  ")
     first = f"first run: creates the state schema {plan.state_schema}" if plan.first_run else f"in {plan.state_schema}"
     known = {
@@ -105,21 +105,21 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     rows = statements = 0
     for number, wave in enumerate(plan.waves, 1):
         if most is None or rows < most or statements < most:
-            counts = f"{_sum_of(wave.rows)}{_count(len(wave.statements), 'statement')}"
+            counts = f"{_sum_of(wave.rows)}{counted(len(wave.statements), 'statement')}"
             yield from ("", *wrapped(f"wave {number}: {counts}", further="  "))
             for part in wave.rows[: _rest(most, rows)]:
                 name = part.table if part.table == part.target else f"{part.table} → {part.target}"
-                number_of = "" if part.rows is None else f"{_count(part.rows, 'row')} in "
+                number_of = "" if part.rows is None else f"{counted(part.rows, 'row')} in "
                 also = [f"{part.duplicates:,} repeated"] if part.duplicates else []
                 also += [f"{part.later:,} later"] if part.later else []
-                files = f"{_count(part.files, 'file')} ({data_size(part.size)})"
+                files = f"{counted(part.files, 'file')} ({data_size(part.size)})"
                 beside = f", {', '.join(also)} left out" if also else ""
                 yield from wrapped(f"{name}: {number_of}{files}{beside}", "  rows   ", " " * _ACTION)
             yield from (line for each in wave.statements[: _rest(most, statements)] for line in _statement_lines(each))
             rows, statements = rows + len(wave.rows), statements + len(wave.statements)
     if most is not None and max(len(plan.rows), len(plan.statements)) > most:
         left = {"table": len(plan.rows) - most, "statement": len(plan.statements) - most}
-        parts = (_count(count, f"more {what}") for what, count in left.items() if count > 0)
+        parts = (counted(count, f"more {what}") for what, count in left.items() if count > 0)
         yield from ("", f"… and {' and '.join(parts)} (--all)")
 
 
@@ -130,10 +130,10 @@ def _rest(most: int | None, shown: int) -> int | None:
 def _sum_of(rows: Sequence[PlannedRows], end: str = ", ") -> str:
     if not rows:
         return "no rows" if not end else ""
-    files = f"{_count(sum(each.files for each in rows), 'file')} ({data_size(sum(each.size for each in rows))})"
-    counted = [each.rows for each in rows if each.rows is not None]
-    number = f"{_count(sum(counted), 'row')} in " if counted else ""
-    return f"{number}{files} of {_count(len({each.table for each in rows}), 'table')}{end}"
+    files = f"{counted(sum(each.files for each in rows), 'file')} ({data_size(sum(each.size for each in rows))})"
+    numbers = [each.rows for each in rows if each.rows is not None]
+    number = f"{counted(sum(numbers), 'row')} in " if numbers else ""
+    return f"{number}{files} of {counted(len({each.table for each in rows}), 'table')}{end}"
 
 
 def _statement_lines(statement: PlannedStatement) -> Iterator[str]:
@@ -176,10 +176,6 @@ def _commented(text: str) -> list[str]:
 
 def _moment(checkpoint: int) -> str:
     return f"{checkpoint} ({tso_time(checkpoint)})" if checkpoint else "the beginning"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def document(plan: Plan) -> dict[str, Any]:

@@ -76,9 +76,13 @@ def _folder_of(process: int) -> Path:
     made = (_made(parent) for parent in parents)
     # As the last resort any place will do: mode 0700 still keeps others out of the folder itself.
     folder = next(filter(None, made), None) or _locked(Path(tempfile.mkdtemp(prefix=_PREFIX)))
-    # With the number of the process: a child that is forked runs this too, and must leave the
-    # folder to its parent.
-    atexit.register(_remove, process, folder)
+
+    def remove() -> None:
+        # A child that is forked runs this too, and must leave the folder to its parent.
+        if process == os.getpid():
+            _remove_all(folder)
+
+    atexit.register(remove)
     return folder
 
 
@@ -129,12 +133,6 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def _remove(process: int, folder: Path) -> None:
-    """Remove the folder of this process, but not from a child process."""
-    if process == os.getpid():
-        _remove_all(folder)
-
-
 def _remove_all(folder: Path) -> None:
     """Remove a folder with the folders noted in it."""
     remove_noted(folder)
@@ -165,8 +163,12 @@ def writers_of(folder: Path) -> str:
     files there. Within a folder that nobody else may enter, only owners count. A missing folder is
     no reason; check again once it was created.
     """
-    # From the root downwards: whoever may write to a folder above can put something else in the
-    # place of those below.
+
+    def raised(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    # From the root downwards: whoever may write to a folder above can put something else in the place of those below.
     for place in (*reversed(folder.parents), folder):
         try:
             found = place.lstat()
@@ -177,7 +179,7 @@ def writers_of(folder: Path) -> str:
             return reason
     # The last one that was checked is the folder itself.
     closed = not found.st_mode & _OTHERS
-    for root, folders, files in os.walk(folder, onerror=_raised):
+    for root, folders, files in os.walk(folder, onerror=raised):
         for place in (Path(root, name) for name in (*folders, *files)):
             reason = ""
             with suppress(FileNotFoundError):  # what vanishes meanwhile is left out
@@ -185,11 +187,6 @@ def writers_of(folder: Path) -> str:
             if reason:
                 return reason
     return ""
-
-
-def _raised(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
 
 
 def _reason(place: Path, found: os.stat_result, *, open_allowed: bool) -> str:

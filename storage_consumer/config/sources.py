@@ -170,10 +170,6 @@ def _as_file(source: str, content: Mapping[str, Any]) -> Document:
     return _as_printed(source, content) if is_printed else Document(source=source, content=content)
 
 
-def _as_printed(source: str, printed: Mapping[str, Any]) -> Document:
-    return _from_json(source, _of_cloud(source, printed) if _is_of_cloud(printed) else printed)
-
-
 def _is_of_cloud(printed: Mapping[str, Any]) -> bool:
     sink = printed.get("sink")
     return isinstance(sink, Mapping) and isinstance(sink.get("type"), str)
@@ -227,8 +223,9 @@ def _from_camel(value: Any, name: str = "") -> Any:
     return value.lower().replace("_", " " if name == "ignore-event" else "-")
 
 
-def _from_json(source: str, printed: Mapping[str, object]) -> Document:
-    """Return TiCDC's printed changefeed by TOML keys; raise `ConfigError` if it has no bucket."""
+def _as_printed(source: str, printed: Mapping[str, Any]) -> Document:
+    """Return a changefeed that TiCDC printed by the keys of a TOML file; raise `ConfigError` for one that does not write a bucket."""
+    printed = _of_cloud(source, printed) if _is_of_cloud(printed) else printed
     inner = printed.get("info")
     fields = {key.replace("_", "-"): value for key, value in (inner if isinstance(inner, Mapping) else printed).items()}
     sink_uri, config = fields.get("sink-uri"), fields.get("config")

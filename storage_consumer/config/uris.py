@@ -299,16 +299,12 @@ def same_place(uri: Uri, sink_uri: str) -> bool:
 def _place(split: SplitResult) -> tuple[str, str]:
     """Return bucket and prefix, both as they are in the store."""
     # Not `split.hostname`, which is in lower case: a bucket's name stays as it is.
-    host, path = split.netloc, _normal_path(split.path)
+    # The path is percent-decoded and normalised; the root becomes the empty text.
+    host, path = split.netloc, posixpath.normpath("/" + unquote(split.path).strip("/")).rstrip("/")
     if _AZURE_HOST.fullmatch(host):
         host, _, rest = path.lstrip("/").partition("/")
         path = f"/{rest}" if rest else ""
     return host, path
-
-
-def _normal_path(path: str) -> str:
-    """Return a path percent-decoded and normalised; the root becomes the empty text."""
-    return posixpath.normpath("/" + unquote(path).strip("/")).rstrip("/")
 
 
 def _complaint(store: str, parameters: Mapping[str, str]) -> str:

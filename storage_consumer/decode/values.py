@@ -287,10 +287,6 @@ def _moment_parts(text: str) -> tuple[str, str]:
     return found[1], (found[2] or _MIDNIGHT) + (f".{fraction}" if fraction else "")
 
 
-def _moment(text: str) -> str:
-    return " ".join(_moment_parts(text))
-
-
 def _day(text: str) -> str:
     date, time = _moment_parts(text)
     return date if time == _MIDNIGHT else f"{date} {time}"
@@ -311,7 +307,7 @@ _MAKERS: Mapping[ValueForm, Callable[[str], str]] = {
     ValueForm.SINGLE: _single,
     ValueForm.NEAREST_SINGLE: _nearest_single,
     ValueForm.DAY: _day,
-    ValueForm.MOMENT: _moment,
+    ValueForm.MOMENT: lambda text: " ".join(_moment_parts(text)),
     ValueForm.TIME: _time,
 }
 
@@ -405,10 +401,6 @@ def bytes_of_latin1(text: str) -> str:
 def _bits_of_hex(text: str) -> str:
     """Return the number that the bytes of a BIT spell."""
     return str(int(_bytes_of_hex(text) or "0", 16))
-
-
-def _bits_of_base64(text: str) -> str:
-    return _bits_of_hex(_bytes_of_base64(text))
 
 
 def is_base64(convert: Converter | None) -> bool:
@@ -532,7 +524,8 @@ def converter(
         found = rule.canal if protocol == "canal-json" else rule.csv
         # Only CSV and exports have a choice of encodings.
         if rule is _BITS and protocol not in ("canal-json", "csv"):
-            found = _bits_of_base64 if binary_encoding == "base64" else _bits_of_hex
+            # As hexadecimal digits the bytes of base64 spell the number too.
+            found = _bits_of_hex if binary_encoding != "base64" else lambda text: _bits_of_hex(_bytes_of_base64(text))
         elif rule is _BINARY and protocol != "canal-json" and binary_encoding != "base64":
             found = _bytes_of_hex if binary_encoding else _bytes_of_unknown
     # First the target's value, then its spelling: a spelling knows wire texts only.

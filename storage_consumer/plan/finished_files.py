@@ -250,7 +250,10 @@ class FileSequence:
         read again; rows that were already applied are recognized by their commit-ts.
         """
         if file.finished:
-            self._adopt(file)
+            # Without a digest it is recorded as it is listed now.
+            if self.left_out != EVERYTHING and not self._digests[file.number]:
+                self._digests[file.number] = digest_of(file.stored)
+                self._moved()
             return False
         self._lost.discard(file.number)
         self._compare_size(file)
@@ -276,12 +279,6 @@ class FileSequence:
         if before is not None and file.number in self.same_size:
             same = before.stored.size == file.stored.size
         (self.same_size.add if same else self.same_size.discard)(file.number)
-
-    def _adopt(self, file: DataFile) -> None:
-        """Record a finished file without a digest as it is listed now."""
-        if self.left_out != EVERYTHING and not self._digests[file.number]:
-            self._digests[file.number] = digest_of(file.stored)
-            self._moved()
 
     def readable(self, high: int) -> Iterator[DataFile]:
         """Yield pending files that may hold rows with commit-ts <= `high` (inclusive)."""

@@ -231,8 +231,10 @@ class Filter:
 
     def leaves_out(self, name: TableName) -> bool:
         """Return whether a table is left out, or a database with no table to take."""
-        if self._only is not None and not _within(name.folded(), self._only):
-            return True
+        if (only := self._only) is not None:
+            own = name.folded()
+            if own.schema != only.schema or (only.table and own.table and own.table != only.table):
+                return True
         return self.skips(name) or (self._tables is not None and not _takes(self._tables, name))
 
     def skips(self, name: TableName) -> bool:
@@ -400,10 +402,6 @@ class Selection:
     def owns_database(self, schema: str, known: Iterable[str]) -> bool:
         """Return whether a target database has exactly this one's tables; `known`: all taken."""
         return not self.routes or not (self.routes.splits(schema) or self.routes.shared(schema, known))
-
-
-def _within(name: TableName, only: TableName) -> bool:
-    return name.schema == only.schema and (not only.table or not name.table or name.table == only.table)
 
 
 def _takes(rules: TableRules, name: TableName) -> bool:

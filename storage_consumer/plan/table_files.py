@@ -127,7 +127,12 @@ class TableVersionConsumer:
         # Only numberings with something open can lack a number.
         for key in dict.fromkeys(map(numbering_of, self._open)):
             if number := _missing(self._numberings[key]):
-                highest = {name: _highest(s) for name, s in self.sequences.items() if numbering_of(name) == key}
+                # Of each sequence the highest number that is finished, listed or missed.
+                highest = {
+                    name: max([each.done_upto, *(last for _, last in each.known), *each.lost])
+                    for name, each in self.sequences.items()
+                    if numbering_of(name) == key
+                }
                 last = max(highest, key=lambda name: highest[name])
                 yield last, number, highest[last]
 
@@ -147,11 +152,6 @@ class TableVersionConsumer:
                 break
             reached = max(reached, last)
         return reached
-
-
-def _highest(sequence: FileSequence) -> int:
-    """Return the highest number of a sequence that is finished, listed or missed."""
-    return max([sequence.done_upto, *(last for _, last in sequence.known), *sequence.lost])
 
 
 def _missing(sequences: Sequence[FileSequence]) -> int:
@@ -193,11 +193,11 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
         self._all: dict[VersionKey, TableVersionConsumer] = {}
         self._at: dict[int, dict[VersionKey, TableVersionConsumer]] = {}
         self._tests: Final[tuple[tuple[Numbers, _Test], ...]] = (
-            (self.telling, _tells),
-            (self.structured, _has_structure),
+            (self.telling, lambda each: each.definition is None or each.structure is not None or bool(each.sequences)),
+            (self.structured, lambda each: each.structure is not None),
             (self.making, makes_table),
             (self.spreading, makes_global_index),
-            (self.bare, _is_bare),
+            (self.bare, lambda each: not each.is_ddl),
         )
 
     def __getitem__(self, key: VersionKey) -> TableVersionConsumer:
@@ -253,18 +253,6 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
             # Only what was noted may have to be taken back: another directory may still have it.
             elif number in numbers and not any(holds(version) for version in self.at(number).values()):
                 numbers.discard(number)
-
-
-def _tells(version: TableVersionConsumer) -> bool:
-    return version.definition is None or version.structure is not None or bool(version.sequences)
-
-
-def _has_structure(version: TableVersionConsumer) -> bool:
-    return version.structure is not None
-
-
-def _is_bare(version: TableVersionConsumer) -> bool:
-    return not version.is_ddl
 
 
 def makes_table(version: TableVersionConsumer) -> bool:

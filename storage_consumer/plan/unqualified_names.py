@@ -52,7 +52,11 @@ def homes(definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Names
     """
     if (rename := parsed(definition).rename) is not None:
         return {name: old for name, found in namesakes.items() if (old := _renamed(rename, definition, found))}
-    fitting = {name: _by_schema(name, definition, found) for name, found in namesakes.items()}
+    # Folded database → its table that the statement may read under a name, by columns.
+    fitting = {
+        name: {folded_name(each.name.schema): each for each in found if _fits(name, definition, each)}
+        for name, found in namesakes.items()
+    }
     known = [set(each) for each in fitting.values() if each]
     common = set[str]().union(*known).intersection(*known)
     if len(common) == 1:
@@ -71,11 +75,6 @@ def homes(definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Names
         f"{definition.name}: the DDL of {definition.path} was stored as it was typed, without the database of the session that {names} "
         f"belongs to, and {which}. Run it with the right database before each name: {definition.query.strip()[:200]}"
     )
-
-
-def _by_schema(name: NameAt, definition: TableDefinition, found: Sequence[Namesake]) -> dict[str, Namesake]:
-    """Return folded database → its table that a statement may read under a name, by columns."""
-    return {folded_name(each.name.schema): each for each in found if _fits(name, definition, each)}
 
 
 def _fits(name: NameAt, definition: TableDefinition, namesake: Namesake) -> bool:

@@ -117,12 +117,15 @@ def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[V
     """
     folds = [_fold_text(part) for part in parts]
     if len(parts) == 1:
-        place, fold = places[0], _integer if is_integer(parts) else folds[0]
+        place, fold, has_integers = places[0], folds[0], is_integer(parts)
 
         def single(values: Values) -> Key:
             text = values[place]
             if text is None:
                 raise ValueError("NULL in a key column")
+            if has_integers:
+                # ``7`` and ``007`` become one key, as they are one to an integer column.
+                return int(text) if _INTEGER.fullmatch(text) else text
             return fold(text) if fold else text
 
         return single
@@ -142,11 +145,6 @@ def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[V
 def is_integer(parts: Sequence[KeyPart]) -> bool:
     """Return whether the key is one integer column."""
     return len(parts) == 1 and parts[0].column.type in INTEGER_TYPES
-
-
-def _integer(text: str) -> Key:
-    # ``7`` and ``007`` become one key, as they are one to an integer column.
-    return int(text) if _INTEGER.fullmatch(text) else text
 
 
 def _fold_text(part: KeyPart) -> Callable[[str], str] | None:

@@ -121,18 +121,14 @@ def at_executor(secrets_file: str, held_by_driver: Sequence[str]) -> Iterator[Se
         else ""
     )
     where = f"(executor on {socket.gethostname()}{lacking})"
+    # An empty password may be a valid login on the target.
+    if "password" in held_by_driver and not secrets.password:
+        raise ConfigError(f"there is no password for the target {where}")
     try:
-        _check_password(held_by_driver, secrets)
         yield secrets
     except (ConfigError, TransientError) as fault:
         # The same type, since the driver finds out by its name what to do (see `meaning_of`).
         raise type(fault)(f"{fault} {where}") from fault
-
-
-def _check_password(held_by_driver: Sequence[str], secrets: Secrets) -> None:
-    """Raise `ConfigError` for a missing password: an empty one may be a valid login."""
-    if "password" in held_by_driver and not secrets.password:
-        raise ConfigError("there is no password for the target")
 
 
 def see_packages() -> None:

@@ -398,10 +398,6 @@ class _Taken(RowRefused):
     """A row shares a unique key with another one, so nothing was written."""
 
 
-def _never(work: TablePlan, key: bytes) -> bool:  # noqa: ARG001 - as `GivesWay` has it
-    return False
-
-
 class RowStatements:
     """Writes and deletes rows within the running transaction of a fenced connection."""
 
@@ -427,7 +423,7 @@ class RowStatements:
         others: Sequence[bytes],
         *,
         is_settled: bool,
-        gives_way: GivesWay = _never,
+        gives_way: GivesWay = lambda _work, _key: False,
     ) -> int:
         """Write rows that came into being (`born`) and changed rows; return how many are blocked.
 

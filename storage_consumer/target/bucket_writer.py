@@ -73,7 +73,7 @@ class QuarantineStatements:
 
     def holds(self, work: TablePlan, key: bytes) -> bool:
         """Return whether the row with a key, a line of key columns, has an entry."""
-        if not has_lasting_keys(work):
+        if not (work.has_entries or work.quarantine) or not has_lasting_keys(work):
             return False
         there = self._fenced.rows(self._statements.open_entries % {"of": _text(work.table_key)})
         return (digest_function(work, key_only=True)(key),) in there
@@ -161,13 +161,10 @@ class QuarantineStatements:
         except ValueError:  # not a key that the table can hold
             return None
         row = self._fenced.row(f"SELECT {columns} FROM {qualified(work.name)} WHERE {same}")
-        return None if row is None else json.dumps(dict(zip(image, map(_shown, row), strict=True)))
-
-
-def _shown(value: object) -> str | None:
-    if value is None:
-        return None
-    return value.hex() if isinstance(value, bytes) else str(value)
+        if row is None:
+            return None
+        shown = [value.hex() if isinstance(value, bytes) else value if value is None else str(value) for value in row]
+        return json.dumps(dict(zip(image, shown, strict=True)))
 
 
 def _text(text: str) -> str:
@@ -308,17 +305,15 @@ class TargetWriter:
                 lines[action] = [*lines[action], *some_lines] if action in lines else some_lines
             if upserts:
                 born, others = lines.get(Action.INSERT, ()), lines.get(Action.REPLACE, ())
-                refused = self._rows.put(work, born, others, is_settled=work.is_settled, gives_way=self._gives_way)
+                # The target's row is an old state of a quarantined row: it may go.
+                gives_way = self._quarantine.holds
+                refused = self._rows.put(work, born, others, is_settled=work.is_settled, gives_way=gives_way)
                 rows, blocked = rows + len(born) + len(others) - refused, blocked + refused
             else:
                 rows += sum(
                     self._rows.delete(work, keys, exact=action is Action.REMOVE) for action, keys in lines.items()
                 )
         return rows, blocked
-
-    def _gives_way(self, work: TablePlan, key: bytes) -> bool:
-        """Return whether the target's row is an old state of a quarantined row: it may go."""
-        return bool(work.has_entries or work.quarantine) and self._quarantine.holds(work, key)
 
     def write_events(self, work: TablePlan, parts: Iterable[Changes]) -> int:
         """Write a keyless table's events; return how many.

@@ -65,7 +65,12 @@ def fenced(query: Query, name: str, *, tidb: bool) -> bool:
     for _ in range(_TRIES):
         if query("SELECT GET_LOCK(%s, 1)", (name,))[0][0] == 1:
             return True
-        holders = _namesakes(query, name) if tidb else _holder(query, name)
+        if tidb:
+            holders = _namesakes(query, name)
+        else:
+            number = query("SELECT IS_USED_LOCK(%s)", (name,))[0][0]
+            # A holder that the processlist does not show is ended as an idle one would be.
+            holders = [] if number is None else _with_statements(query, "id = %s", (number,)) or [(number, "")]
         # A look right before the KILL: a statement that is already running has to end by itself.
         if any(text.strip() and text.split(maxsplit=1)[0].upper() not in _HARMLESS for _, text in holders):
             return False
@@ -76,13 +81,6 @@ def fenced(query: Query, name: str, *, tidb: bool) -> bool:
                 query(f"KILL {'TIDB ' if tidb else ''}{holder}")
     message = "another connection holds the lock for DDL on the target and could not be ended"
     raise TargetUnavailable(message)
-
-
-def _holder(query: Query, lock: str) -> list[tuple[int, str]]:
-    """Return the connection that holds a lock and what it executes; empty if nobody holds it."""
-    holder = query("SELECT IS_USED_LOCK(%s)", (lock,))[0][0]
-    # A holder that the processlist does not show is ended as an idle one would be.
-    return [] if holder is None else _with_statements(query, "id = %s", (int(holder),)) or [(int(holder), "")]
 
 
 def _namesakes(query: Query, alias: str) -> list[tuple[int, str]]:

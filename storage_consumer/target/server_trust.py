@@ -49,6 +49,12 @@ def _of_this_machine(mode: str) -> ssl.SSLContext:
 
 
 def _context(downstream: Downstream) -> ssl.SSLContext:
+    def refuse() -> NoReturn:
+        # Instead of asking at a terminal that may not exist.
+        raise ConfigError(
+            "--ssl-key: the key is protected by a passphrase, and this program cannot ask for it; decrypt the file"
+        )
+
     file = downstream.ssl_ca
     try:
         if downstream.ssl_ca_text:
@@ -58,7 +64,7 @@ def _context(downstream: Downstream) -> ssl.SSLContext:
             context = ssl.create_default_context(cafile=file or None)
         file = downstream.ssl_cert
         if file:
-            context.load_cert_chain(file, downstream.ssl_key, password=_no_passphrase)
+            context.load_cert_chain(file, downstream.ssl_key, password=refuse)
     except OSError as error:
         # An SSLError is an OSError too: it may be about the CA or about our own certificate.
         which = (
@@ -78,13 +84,6 @@ def certificates(file: str) -> str:
     if file and not found:
         raise ConfigError(f"--ssl-ca {file}: it holds no certificate in PEM form")
     return "\n".join(found)
-
-
-def _no_passphrase() -> NoReturn:
-    """Raise instead of asking at a terminal that may not exist."""
-    raise ConfigError(
-        "--ssl-key: the key is protected by a passphrase, and this program cannot ask for it; decrypt the file"
-    )
 
 
 def _verifying(context: ssl.SSLContext, mode: str) -> ssl.SSLContext:

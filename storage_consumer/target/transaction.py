@@ -52,9 +52,14 @@ class FencedConnection:
 
     def finish(self) -> None:
         """Close the slot: no other attempt of this task may write in this window."""
+
+        def close() -> int:
+            self.check_slot()
+            return self._mark_slot(self.spec.statements.close_slot)
+
         # A task that wrote nothing has claimed no slot: another attempt has nothing to repeat.
         if self._claimed:
-            self._in_transaction("finishing a task", self.state_schema, self._close_slot, "table resume")
+            self._in_transaction("finishing a task", self.state_schema, close, "table resume")
 
     def close(self) -> None:
         """Close the connection."""
@@ -171,11 +176,6 @@ class FencedConnection:
         if not self._claimed:
             self.repeats |= attempt not in ("", self._attempt)
             self._mark_slot(self.spec.statements.claim_slot)
-
-    def _close_slot(self) -> int:
-        """Mark the task as finished in this window."""
-        self.check_slot()
-        return self._mark_slot(self.spec.statements.close_slot)
 
     def _lock_slot(self, slot: int) -> tuple[str, int]:
         """Lock a slot for this transaction; return its attempt, and whether that has finished.

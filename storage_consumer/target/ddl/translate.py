@@ -11,7 +11,7 @@ its own. What all servers read alike stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.decode.values import is_known, zone_caveat
@@ -21,7 +21,7 @@ from storage_consumer.plan.steps import DdlStep
 from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.sql.gate import refuse_foreign
 from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.statement import INDEX_WORDS, Column, Edit, Statement, column_at, statement_of
+from storage_consumer.sql.statement import INDEX_WORDS, Edit, column_at, statement_of
 from storage_consumer.sql.tokens import (
     NAMES,
     Piece,
@@ -188,31 +188,29 @@ def _lists(query: str) -> str:
 
 def _orders(query: str) -> str:
     """Put GENERATED ALWAYS AS directly after the type and its collation."""
-    statement = statement_of(query)
-    return replace_spans(query, [edit for column in statement.columns for edit in _ordered(statement, column)])
-
-
-def _ordered(statement: Statement, column: Column) -> Iterator[Edit]:
-    """Yield edits that move what is between type and expression after it, a collation before."""
-    # VIRTUAL or STORED belongs to the expression: what moves goes behind it.
-    generated = in_column(statement, column, "GENERATED ALWAYS AS ( ) [VIRTUAL|STORED]")
-    if not generated:
-        return
-    found, query, (at, end) = statement.tokens, statement.text, generated[0]
-    behind = min(statement.type_end(column), at)
-    collations = in_column(statement, column, "COLLATE any", behind - column.first)
-    # In order already: the type, COLLATE with its name, the expression.
-    if (behind == at and not collations) or (collations == [(behind, at)] and column.is_text):
-        return
-    taken = [statement.edit(*each) for each in collations]
-    start, stop = found[behind].start, found[at].start
-    early = replace_spans(query[start:stop], [(a - start, b - start, "") for a, b, _ in taken if a < stop]).strip()
-    # Only a text may have a collation, and only one.
-    yield start, stop, "".join(f"{query[a:b]} " for a, b, _ in taken[:1]) if column.is_text else ""
-    # Collations before the expression are inside the span above, which is replaced as a whole.
-    yield from (each for each in taken if each[0] > stop)
-    if early:
-        yield found[end - 1].end, found[end - 1].end, f" {early}"
+    statement, edits = statement_of(query), list[Edit]()
+    found = statement.tokens
+    for column in statement.columns:
+        # VIRTUAL or STORED belongs to the expression: what moves goes behind it.
+        generated = in_column(statement, column, "GENERATED ALWAYS AS ( ) [VIRTUAL|STORED]")
+        if not generated:
+            continue
+        at, end = generated[0]
+        behind = min(statement.type_end(column), at)
+        collations = in_column(statement, column, "COLLATE any", behind - column.first)
+        # In order already: the type, COLLATE with its name, the expression.
+        if (behind == at and not collations) or (collations == [(behind, at)] and column.is_text):
+            continue
+        taken = [statement.edit(*each) for each in collations]
+        start, stop = found[behind].start, found[at].start
+        early = replace_spans(query[start:stop], [(a - start, b - start, "") for a, b, _ in taken if a < stop]).strip()
+        # Only a text may have a collation, and only one.
+        edits.append((start, stop, "".join(f"{query[a:b]} " for a, b, _ in taken[:1]) if column.is_text else ""))
+        # Collations before the expression are inside the span above, which is replaced as a whole.
+        edits += [each for each in taken if each[0] > stop]
+        if early:
+            edits.append((found[end - 1].end, found[end - 1].end, f" {early}"))
+    return replace_spans(query, edits)
 
 
 _TIMESTAMP = "TIMESTAMP"
