@@ -442,11 +442,9 @@ class PlanSources:
 
 
 def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
-    """Return what the next round would do.
+    """Return what the next round would do; raise what a round raises that cannot begin.
 
-    `rows`: whether to read all files to count their rows; None reads them if they are few. Raises
-    what a round raises when it cannot begin: `ConfigError`, `TargetUnavailable`,
-    `StorageUnavailable`.
+    `rows`: whether to read all files to count their rows; None reads them if they are few.
     """
     config, clock, server = sources.config, sources.clock, sources.database.server_info()
     waves: list[tuple[list[PlannedRows], dict[DdlId, PlannedStatement]]] = [([], {})]

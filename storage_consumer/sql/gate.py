@@ -267,16 +267,8 @@ def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> N
                 raise Refusal(f"it would name {min(strange)}, which the stored text does not")
             if judged.codes != RENAMES:
                 _refuse_other_name(definition, judged)
-            if server_type == "tidb" or judged.codes == _VIEWS:
-                continue
-            # To the end of the text: each partition may have such options of its own.
-            for at, last in reading.find(f"{_ELSEWHERE}|ENGINE [=] any"):
-                word, value = reading.tokens[at].upper, reading.tokens[last - 1]
-                if word == "ENGINE" and value.name.strip("'\"").upper() != "INNODB":
-                    raise Refusal(f"its engine is not InnoDB but {value.text[:60]}")
-                # After a dot the word is a name.
-                if word != "ENGINE" and reading.tokens[at - 1].text != ".":
-                    raise Refusal(f"its option {word} would keep rows in another place than the server's own tables")
+            if server_type != "tidb" and judged.codes != _VIEWS:
+                _refuse_elsewhere(reading)
 
 
 def refuse_strangers(definition: TableDefinition, databases: Iterable[str]) -> None:
@@ -334,6 +326,19 @@ def _refuse_other_name(definition: TableDefinition, judged: Judged) -> None:
     astray = judged.codes == RENAMES and bool(own.table)
     if not same_schema or (name.table != own.table and not astray):
         raise Refusal(f"it is about {judged.name}, but its file is about {definition.name}")
+
+
+def _refuse_elsewhere(reading: Statement) -> None:
+    found = reading.tokens
+    # To the end of the text: each partition may have such options of its own.
+    for at, last in reading.find(f"{_ELSEWHERE}|ENGINE [=] any"):
+        word, value = found[at].upper, found[last - 1]
+        if word == "ENGINE":
+            if value.name.strip("'\"").upper() != "INNODB":
+                raise Refusal(f"its engine is not InnoDB but {value.text[:60]}")
+        # After a dot the word is a name.
+        elif found[at - 1].text != ".":
+            raise Refusal(f"its option {word} would keep rows in another place than the server's own tables")
 
 
 def _judged(reading: Statement, definition: TableDefinition, *, aside: bool) -> Judged:

@@ -60,7 +60,7 @@ def test_healing(result: TableResult) -> None:
     """The table is paused, then loaded, or told to be a copy that somebody made; a shell takes each command as it is."""
     lines = heal_command(result, ["--downstream-uri", "mysql://root@db/"]).split("\n")
     pause, load = (line for line in lines if not line.startswith("#"))
-    source, done = (line.partition(": ")[2] for line in lines if line.startswith("# Or"))
+    source, done, *mend = (line.partition(": ")[2] for line in lines if line.startswith("# Or"))
     assert any("drop the target's table" in line for line in lines) == bool(result.structure)
     target = ["--downstream-uri", "mysql://root@db/"]
     assert shlex.split(pause) == ["storage-consumer", "table", "pause", "--table", "`shop`.`o``r.ders`", *target]
@@ -68,6 +68,10 @@ def test_healing(result: TableResult) -> None:
         *("storage-consumer", "load", "--table", "`shop`.`o``r.ders`", "--dump", "URI", "--replace"),
         *target,
     ]
+    # Single rows are mended where nothing but rows differs.
+    assert [shlex.split(line)[:3] for line in mend] == [["storage-consumer", "verify", "--repair"]] * (
+        not result.structure
+    )
     assert shlex.split(source) == [
         *("storage-consumer", "load", "--table", "`shop`.`o``r.ders`", "--dump", "URI", "--replace"),
         *("--source", "SOURCE", "--upstream-uri", "BUCKET"),
