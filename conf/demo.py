@@ -33,10 +33,16 @@ SHOWN = {
 def main() -> None:
     """Run the demonstration."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder with corpus.json and tree/")
-    parser.add_argument("--work", type=Path, required=True, help="folder for the bucket and the configuration")
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder with corpus.json and tree/"
+    )
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder for the bucket and the configuration"
+    )
     parser.add_argument("--socket", required=True, help="socket of the target database")
-    parser.add_argument("--exports", type=Path, help="archive of exports: begin with one as of the second step")
+    parser.add_argument(
+        "--exports", type=Path, help="archive of exports: begin with one as of the second step"
+    )
     asked = parser.parse_args()
     facts = json.loads((asked.corpus / "corpus.json").read_text(encoding="utf-8"))
     bucket, config = asked.work / "bucket", asked.work / "changefeed.toml"
@@ -51,10 +57,14 @@ def main() -> None:
     with pymysql.connect(unix_socket=asked.socket, user="root", autocommit=True) as target:
         begin_afresh(target)
         if asked.exports is None:
-            print("A shop's changes arrive in a bucket in five steps. Spark starts; that takes some seconds once.\n")
+            print(
+                "A shop's changes arrive in a bucket in five steps. Spark starts; that takes some seconds once.\n"
+            )
             follow(options, asked.corpus / "tree", bucket, facts["cuts"])
         else:
-            copy = export_at(asked.exports, asked.work / "export", facts["cuts"][COPY_AT]["checkpoint_ts"])
+            copy = export_at(
+                asked.exports, asked.work / "export", facts["cuts"][COPY_AT]["checkpoint_ts"]
+            )
             load_and_follow(options | {"dump": copy}, asked.corpus / "tree", bucket, facts["cuts"])
         for title, query in SHOWN.items():
             print(f"\n{title}")
@@ -68,7 +78,9 @@ def follow(options: Options, tree: Path, bucket: Path, cuts: Sequence[Mapping[st
             step(consumer, number, tree, bucket, cut)
 
 
-def load_and_follow(options: Options, tree: Path, bucket: Path, cuts: Sequence[Mapping[str, Any]]) -> None:
+def load_and_follow(
+    options: Options, tree: Path, bucket: Path, cuts: Sequence[Mapping[str, Any]]
+) -> None:
     """Load the export into the empty target, and apply the cuts behind it."""
     print(
         f"An export of the shop as of step {COPY_AT + 1} is loaded into an empty database; the steps after it follow.\n"
@@ -88,7 +100,9 @@ def export_at(archive: Path, folder: Path, tso: int) -> str:
     (dump,) = folder.glob("shop/*/dump")
     metadata = dump / "metadata"
     told = json.loads((dump.parent / "about.json").read_text(encoding="utf-8"))["metadata_pos"]
-    metadata.write_text(metadata.read_text(encoding="utf-8").replace(told, str(tso)), encoding="utf-8")
+    metadata.write_text(
+        metadata.read_text(encoding="utf-8").replace(told, str(tso)), encoding="utf-8"
+    )
     # Nothing in it says in which zone its TIMESTAMP values are: that of the server that Dumpling read.
     return f"{dump.resolve().as_uri()}?time-zone=UTC"
 
@@ -113,7 +127,9 @@ def deliver(tree: Path, bucket: Path, cut: Mapping[str, Any]) -> int:
     for path in new:
         (bucket / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(tree / path, bucket / path)
-    (bucket / "metadata").write_text(json.dumps({"checkpoint-ts": cut["checkpoint_ts"]}), encoding="utf-8")
+    (bucket / "metadata").write_text(
+        json.dumps({"checkpoint-ts": cut["checkpoint_ts"]}), encoding="utf-8"
+    )
     return len(new)
 
 
@@ -142,7 +158,9 @@ def show_rows(target: pymysql.connections.Connection[Any], query: str) -> None:
 def aligned(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
     """Each line's cells, padded to the widths of the columns."""
     for line in lines:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        yield "  ".join(
+            cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,14 @@ sys.path.insert(
 
 from storage_consumer.cli.endings import ENDINGS, ExitCode, code_of
 from storage_consumer.cli.verbs import RUN, VERBS
-from storage_consumer.config.options import ENVIRONMENT_PREFIX, GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option
+from storage_consumer.config.options import (
+    ENVIRONMENT_PREFIX,
+    GROUPS,
+    OPTIONS,
+    OWN_TABLE,
+    PRECEDENCE,
+    Option,
+)
 from storage_consumer.errors import Abandoned, StorageConsumerError
 from storage_consumer.operating.checks import CHECKS, group_of
 from storage_consumer.operating.checks import GROUPS as CHECK_GROUPS
@@ -37,8 +44,12 @@ _ABANDONED = "0 after one signal, 1 after two"
 
 def main(arguments_given: Sequence[str] | None = None) -> int:
     """Write or check the pages; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing, and exit with 1 if a page is stale")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, and exit with 1 if a page is stale"
+    )
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the pages are")
     asked = parser.parse_args(arguments_given)
     stale = {name: text for name, text in pages() if not _holds(asked.folder / name, text)}
@@ -46,7 +57,9 @@ def main(arguments_given: Sequence[str] | None = None) -> int:
         if not asked.check:
             asked.folder.mkdir(parents=True, exist_ok=True)
             (asked.folder / name).write_text(text, encoding="utf-8")
-        print(f"{asked.folder / name}: {'stale; run python conf/reference.py' if asked.check else 'written'}")
+        print(
+            f"{asked.folder / name}: {'stale; run python conf/reference.py' if asked.check else 'written'}"
+        )
     return int(asked.check and bool(stale))
 
 
@@ -75,7 +88,10 @@ def options() -> Iterator[str]:
     for group in GROUPS:
         yield f"## {_capitalised(group)}"
         members = [option for option in OPTIONS if option.group == group]
-        commands, default = _usual(map(_commands, members)), _usual(option.default_text for option in members)
+        commands, default = (
+            _usual(map(_commands, members)),
+            _usual(option.default_text for option in members),
+        )
         yield f"Unless an entry says otherwise: commands {commands}; default: {_escaped(default)}."
         yield "\n".join(_entry(option, commands, default) for option in members)
     yield "## Flags of single commands"
@@ -96,7 +112,11 @@ def _entry(option: Option, commands: str, default: str) -> str:
         [
             *(f"also `--{alias}`" for alias in option.aliases),
             *_places(option),
-            *([f"default: {_escaped(option.default_text)}"] if option.default_text != default else []),
+            *(
+                [f"default: {_escaped(option.default_text)}"]
+                if option.default_text != default
+                else []
+            ),
             *([f"commands {_commands(option)}"] if _commands(option) != commands else []),
         ]
     )
@@ -177,21 +197,28 @@ def checks() -> Iterator[str]:
         yield f"## {_capitalised(group)}"
         yield meaning
         members = ((name, check) for name, check in CHECKS.items() if group_of(name) == group)
-        yield "\n".join(f"* `{name}` ({check.reads}): {check.meaning} {check.remedy}" for name, check in members)
+        yield "\n".join(
+            f"* `{name}` ({check.reads}): {check.meaning} {check.remedy}" for name, check in members
+        )
 
 
 def errors_and_codes() -> Iterator[str]:
     """Yield the blocks of the page about exit codes and error classes."""
-    yield _title("Errors and exit codes", "storage_consumer/cli/endings.py and storage_consumer/errors.py")
+    yield _title(
+        "Errors and exit codes", "storage_consumer/cli/endings.py and storage_consumer/errors.py"
+    )
     yield "## Exit codes of `run`"
     rows = ENDINGS["run"].items()
     yield _table(
-        ("code", "meaning", "what to do"), ((f"{code:d}", _sentence(end.meaning), end.remedy) for code, end in rows)
+        ("code", "meaning", "what to do"),
+        ((f"{code:d}", _sentence(end.meaning), end.remedy) for code, end in rows),
     )
     yield "## Exit codes of the other commands"
-    often = {remedy for remedy, count in Counter(row[-1] for row in _codes_of_others()).items() if count > _OFTEN} - {
-        ""
-    }
+    often = {
+        remedy
+        for remedy, count in Counter(row[-1] for row in _codes_of_others()).items()
+        if count > _OFTEN
+    } - {""}
     yield f"Unless an entry says otherwise: {' '.join(sorted(often))}"
     yield "\n".join(
         f"* {code} {verbs}: {meaning}{'' if remedy in often else f' {remedy}'}".rstrip()
@@ -217,7 +244,9 @@ def _codes_of_others() -> Iterator[tuple[str, str, str, str]]:
     owners: dict[tuple[int, str, str], list[str]] = {}
     for verb in (name for name in VERBS if name != RUN):
         for ending, end in ENDINGS[verb].items():
-            owners.setdefault((int(ending), _sentence(end.meaning), end.remedy), []).append(f"`{verb}`")
+            owners.setdefault((int(ending), _sentence(end.meaning), end.remedy), []).append(
+                f"`{verb}`"
+            )
     for (code, meaning, remedy), verbs in sorted(owners.items(), key=lambda row: row[0][0]):
         yield f"{code:d}", ", ".join(verbs), meaning, remedy
 

@@ -56,7 +56,15 @@ if TYPE_CHECKING:
     from storage_consumer.rows.comparison import RowDifference, Span, VerifyOutcome
     from storage_consumer.rows.comparison import TableResult as VerifiedTable
     from storage_consumer.summary import Progress, RoundSummary, RunningStatement, TableSummary
-    from storage_consumer.watch.report import Health, Phase, Report, Snapshot, StoredStatement, Totals, Work
+    from storage_consumer.watch.report import (
+        Health,
+        Phase,
+        Report,
+        Snapshot,
+        StoredStatement,
+        Totals,
+        Work,
+    )
     from storage_consumer.watch.report import Table as StoredTable
     from storage_consumer.watch.status import Status, TableStatus
 
@@ -128,7 +136,14 @@ __version__ = "0.2.0"
 _MODULES = {
     "api": ("Consumer",),
     "config.options": ("Options",),
-    "operating.planned": ("Outcome", "Plan", "PlannedRows", "PlannedStatement", "PlannedStop", "PlannedWave"),
+    "operating.planned": (
+        "Outcome",
+        "Plan",
+        "PlannedRows",
+        "PlannedStatement",
+        "PlannedStop",
+        "PlannedWave",
+    ),
     "changes.record_batches": ("read_changes",),
     "model": ("DdlId", "TableName"),
     "watch.report": ("Health", "Phase", "Report", "Snapshot", "StoredStatement", "Totals", "Work"),

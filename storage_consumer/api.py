@@ -81,12 +81,18 @@ class Consumer:
         self._loaded: Loaded = load(options, os.environ)
         self._clock = SystemClock()
         # The program brings its own recorder to show; any other `progress` is fed from ours.
-        recorder = progress if isinstance(progress, Recorder) else Recorder(self._clock, __version__, progress)
+        recorder = (
+            progress
+            if isinstance(progress, Recorder)
+            else Recorder(self._clock, __version__, progress)
+        )
         recorder.limit = self._loaded.config.tuning.rows_per_second
         self._recorder = recorder
         recorder.assumed = self._loaded.config.loading.assumed
         # A consumer that is dropped without being closed must not be kept, nor called, by the log.
-        self._stop_listening = finalize(self, listen(lambda event, _level, fields: recorder.heard(event, fields)))
+        self._stop_listening = finalize(
+            self, listen(lambda event, _level, fields: recorder.heard(event, fields))
+        )
         self._reporting: Reporting | None = None
         self._stop = Stop()
         # The event that connections obey now: `close` has to forget this very one.
@@ -151,7 +157,10 @@ class Consumer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Close the consumer."""
         if error is not None:
@@ -171,7 +180,9 @@ class Consumer:
         # Before bucket and target are read: a start may take long, and a standby waits.
         self._showing.start()
         asked = self._heeding(stop)
-        return self._started().run_once(asked) if self._has_begun(asked, once=True) else RoundSummary()
+        return (
+            self._started().run_once(asked) if self._has_begun(asked, once=True) else RoundSummary()
+        )
 
     def run(self, stop: StopSignal | None = None) -> RoundSummary:
         """Run rounds until `stop` is requested; return the summary of the last one."""
@@ -191,7 +202,14 @@ class Consumer:
             self._complete()
             config, secrets = self._loaded.config, self._loaded.secrets
             storage = open_storage(config.upstream, secrets)
-            wait_for_metadata(config.upstream, lambda _: storage, config.tuning, self._clock, self._stop, once=True)
+            wait_for_metadata(
+                config.upstream,
+                lambda _: storage,
+                config.tuning,
+                self._clock,
+                self._stop,
+                once=True,
+            )
         database = TargetDatabase(config.downstream, secrets.password)
         reader = StateStore(config.downstream, secrets.password, "reader")
         with closing(database), closing(reader):
@@ -205,7 +223,9 @@ class Consumer:
                 writer=readable(holder) if holder else "",
                 clock=self._clock,
                 heard=heard,
-                open_copy=partial(_open_copy, self._loaded) if self._loaded.source is None else None,
+                open_copy=partial(_open_copy, self._loaded)
+                if self._loaded.source is None
+                else None,
             )
             return planned(sources, rows=rows)
 
@@ -260,8 +280,12 @@ class Consumer:
         wishes, loaded = Wishes(**options, frozen=frozen), self._loaded
         target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)
         upstream = loaded.config.upstream
-        carried = CarriedColumns(selectors=upstream.column_selectors, case_sensitive=upstream.case_sensitive)
-        server = load_source(source, source_password_file, os.environ, target.settings, frozen=frozen)
+        carried = CarriedColumns(
+            selectors=upstream.column_selectors, case_sensitive=upstream.case_sensitive
+        )
+        server = load_source(
+            source, source_password_file, os.environ, target.settings, frozen=frozen
+        )
         return verified(target, server, wishes, carried=carried, stop=stop)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
@@ -270,7 +294,12 @@ class Consumer:
         if workers is None:
             return ()
         return tuple(
-            RunningStatement(table=str(step.name), version=step.version, query=step.definition.query, seconds=seconds)
+            RunningStatement(
+                table=str(step.name),
+                version=step.version,
+                query=step.definition.query,
+                seconds=seconds,
+            )
             for step, seconds in workers.running
         )
 
@@ -361,7 +390,9 @@ class Consumer:
                 if each.state == "inferred":
                     _log.info("inferred", option=each.name, value=each.value, source=each.origin)
             for each in bucket.assumed:
-                text = f"--{each.name} is assumed to be {each.value!r}, TiCDC's default: {each.origin}"
+                text = (
+                    f"--{each.name} is assumed to be {each.value!r}, TiCDC's default: {each.origin}"
+                )
                 _log.warning("notice", text=f"{text}. If the changefeed has another value, give it")
         upstream = self._loaded.config.upstream
         risk = unverified(self._loaded.config.downstream)
@@ -387,17 +418,24 @@ class Consumer:
         self._pipeline.prepare(config.upstream, self._secrets_file)
         if self._ddl_workers is None:
             self._ddl_workers = DdlWorkers(
-                lambda worker: _ddl_runner(self._loaded, worker, state.journal, server_info.server_type, self._clock),
+                lambda worker: _ddl_runner(
+                    self._loaded, worker, state.journal, server_info.server_type, self._clock
+                ),
                 self._clock,
             )
         if self._copy_ddl is None:
             # One more than the workers have, so that its lock is none of theirs.
-            self._copy_ddl = _ddl_runner(self._loaded, WORKERS, state.journal, server_info.server_type, self._clock)
+            self._copy_ddl = _ddl_runner(
+                self._loaded, WORKERS, state.journal, server_info.server_type, self._clock
+            )
         storage = open_storage(config.upstream, secrets)
         return RoundContext(
             config=config,
             reader=StorageReader(
-                storage, config.upstream, self._clock, full_listing_interval=config.tuning.full_listing_interval
+                storage,
+                config.upstream,
+                self._clock,
+                full_listing_interval=config.tuning.full_listing_interval,
             ),
             manager=manager,
             state=state,
@@ -408,7 +446,9 @@ class Consumer:
             progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
-            loading=_loading(self._loaded, database, self._copy_ddl, self._hurried.is_set, self._copies.open),
+            loading=_loading(
+                self._loaded, database, self._copy_ddl, self._hurried.is_set, self._copies.open
+            ),
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
 
@@ -426,11 +466,15 @@ def _looked_at(loaded: Loaded, clock: Clock, stop: StopSignal) -> InspectedBucke
                 raise
 
 
-def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str, clock: Clock) -> DdlRunner:
+def _ddl_runner(
+    loaded: Loaded, worker: int, journal: Journal, server_type: str, clock: Clock
+) -> DdlRunner:
     """Return what runs the statements of one worker, on a connection of its own."""
     config = loaded.config
     database = TargetDatabase(config.downstream, loaded.secrets.password, worker)
-    return DdlRunner(database, journal, server_type, clock=clock, patience=config.tuning.ddl_patience)
+    return DdlRunner(
+        database, journal, server_type, clock=clock, patience=config.tuning.ddl_patience
+    )
 
 
 def _loading(
@@ -455,7 +499,9 @@ def _loading(
         ddl=ddl,
         has_rows=database.has_rows,
         is_ours=is_ours,
-        make_copy=(lambda judge: export_of_feed(loaded, is_taken, ended, judge)) if loaded.source is not None else None,
+        make_copy=(lambda judge: export_of_feed(loaded, is_taken, ended, judge))
+        if loaded.source is not None
+        else None,
     )
 
 
@@ -482,7 +528,9 @@ class _Copies:
         """Open a feed's first copy, unless it is still to be made; see `ConsumerService`."""
         loaded = self._loaded()
         if loaded.source is None:
-            self._opened[loaded.config.loading.dump] = _open_copy(loaded, loaded.config.loading.dump)
+            self._opened[loaded.config.loading.dump] = _open_copy(
+                loaded, loaded.config.loading.dump
+            )
 
     def open(self, uri: str) -> OpenCopy:
         """Return the copy at a URI."""

@@ -44,7 +44,11 @@ def some_of(names: Sequence[str], most: int) -> str:
 def span(seconds: float) -> str:
     """Return a duration as readers like it: ``7s``, ``3m20s``, ``5h07m``, ``2d04h``."""
     whole = int(seconds)
-    for unit, size, below, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+    for unit, size, below, part in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "m", 60),
+        ("m", 60, "s", 1),
+    ):
         if whole >= size:
             return f"{whole // size}{unit}{whole % size // part:02d}{below}"
     return f"{whole}s"
@@ -206,7 +210,10 @@ class Stop:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Restore the handlers."""
         self.restore()

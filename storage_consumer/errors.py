@@ -142,7 +142,12 @@ class DdlFailed(TableError):
     """
 
     def __init__(
-        self, message: str = "", *, remedy: str = "", left_out: bool = False, of_foreign_key: bool = False
+        self,
+        message: str = "",
+        *,
+        remedy: str = "",
+        left_out: bool = False,
+        of_foreign_key: bool = False,
     ) -> None:
         """Store the rest; `message` names the table, the statement and the server's answer."""
         super().__init__(message)

@@ -116,7 +116,11 @@ def latest_tso(checkpoint: int, now: float) -> int:
     """
     # The shift binds last: this is the first TSO of the millisecond after the margin.
     latest = int(now * 1000) + CLOCK_MARGIN_MS + 1 << TSO_PHYSICAL_SHIFT
-    return MAX_TSO if is_ahead_of_clock(checkpoint, now) else max(latest, checkpoint + (DAY_MS << TSO_PHYSICAL_SHIFT))
+    return (
+        MAX_TSO
+        if is_ahead_of_clock(checkpoint, now)
+        else max(latest, checkpoint + (DAY_MS << TSO_PHYSICAL_SHIFT))
+    )
 
 
 def folded_name(name: str) -> str:

@@ -89,7 +89,9 @@ class Lease(Protocol):
     def release(self) -> None:
         """Release the lease."""
 
-    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:
+    def open_window(
+        self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None
+    ) -> int:
         """Fence off all older windows and owners; return the id of the new window.
 
         `writes`: table key → the commit-ts up to which the window may write rows that are visible
@@ -182,7 +184,9 @@ class Decisions(Protocol):
         """Return whether decisions on tables wait, and whether loads do; one query per round."""
         ...
 
-    def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
+    def apply_to_tables(
+        self, busy: Collection[str] = (), *, tells_time: bool = True
+    ) -> list[Obeyed]:
         """Apply stored decisions on tables, each once, and return their results.
 
         `ProgressStore.load` returns the rest.
@@ -209,7 +213,12 @@ class Loads(Protocol):
         ...
 
     def begin(
-        self, loads: Collection[Load], *, by: str, floor: int = 0, places: Mapping[str, TableName] | None = None
+        self,
+        loads: Collection[Load],
+        *,
+        by: str,
+        floor: int = 0,
+        places: Mapping[str, TableName] | None = None,
     ) -> list[Load]:
         """Store that these loads begin, and return those that do.
 
@@ -400,6 +409,8 @@ class RowPipeline(Protocol):
         """Number of tasks that run in parallel."""
         ...
 
-    def run(self, spec: JobSpec, files: Sequence[JobFile], progress: Progress) -> list[FileReport | WriteReport]:
+    def run(
+        self, spec: JobSpec, files: Sequence[JobFile], progress: Progress
+    ) -> list[FileReport | WriteReport]:
         """Read, decode, order and write; raise `TransientError`, `LeaseLost` for the whole job."""
         ...

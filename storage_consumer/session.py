@@ -26,7 +26,10 @@ class Session:
     """One command's way to bucket, target and state; raises `ConfigError` on demand."""
 
     def __init__(
-        self, options: Mapping[str, object], environ: Mapping[str, str], open_storage: Opener | None = None
+        self,
+        options: Mapping[str, object],
+        environ: Mapping[str, str],
+        open_storage: Opener | None = None,
     ) -> None:
         """Take keyword options as texts or values; `open_storage`: instead of the stores' own."""
         self.environ = environ
@@ -85,5 +88,7 @@ class Session:
         loaded = self.bucket
         storage = self.storage(loaded.config.upstream, loaded.secrets)
         if loaded.unset:
-            loaded = completed(loaded, inspect(storage, loaded.config.upstream, loaded.origins, time.time()))
+            loaded = completed(
+                loaded, inspect(storage, loaded.config.upstream, loaded.origins, time.time())
+            )
         return loaded, storage

@@ -156,7 +156,9 @@ class RunningStatement:
 class Progress(Protocol):
     """Receives a round's progress in the driver's threads; must not raise, nor take long."""
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
+    def round_started(
+        self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0
+    ) -> None:
         """Show that a round begins.
 
         `files` data files with `size` bytes in all are to be read, and `statements` are to run.
@@ -175,7 +177,9 @@ class Progress(Protocol):
 class Silent:
     """A `Progress` that shows nothing."""
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
+    def round_started(
+        self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0
+    ) -> None:
         """Show nothing."""
 
     def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:

@@ -68,7 +68,9 @@ def surroundings(environ: Mapping[str, str]) -> Surroundings:
     return Surroundings(
         pyspark=pyspark,
         java=_java(environ),
-        local_dirs=tuple(map(_local_dir, (environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(","))),
+        local_dirs=tuple(
+            map(_local_dir, (environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(","))
+        ),
     )
 
 
@@ -87,7 +89,12 @@ def _java(environ: Mapping[str, str]) -> Java:
         return Java(home=home, program="", version=0)
     try:
         done = subprocess.run(  # noqa: S603 - the program that Spark would start
-            [program, "-version"], capture_output=True, text=True, errors="replace", timeout=_JAVA_SECONDS, check=False
+            [program, "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_JAVA_SECONDS,
+            check=False,
         )
         said = f"{done.stderr}{done.stdout}"
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -104,4 +111,6 @@ def _local_dir(path: str) -> LocalDir:
     except OSError:
         return LocalDir(path=path, is_writable=False, free=0)
     # Asked, not tried: nothing is written.
-    return LocalDir(path=path, is_writable=Path(path).is_dir() and os.access(path, os.W_OK | os.X_OK), free=free)
+    return LocalDir(
+        path=path, is_writable=Path(path).is_dir() and os.access(path, os.W_OK | os.X_OK), free=free
+    )

@@ -27,7 +27,8 @@ _SHORT_SECRET = 4
 # The scheme is not matched: finding its start takes quadratic time in a long word.
 _USERINFO = re.compile(r"(://[^\s:/?#@\"']*):[^\s/@\"']+@")
 _SIGNED = re.compile(
-    r"([?&;][\w%.-]{0,40}?(?:signature|token|credential|accesskeyid|accessid|\bsig)=)[^\s&;\"'<>]+", re.IGNORECASE
+    r"([?&;][\w%.-]{0,40}?(?:signature|token|credential|accesskeyid|accessid|\bsig)=)[^\s&;\"'<>]+",
+    re.IGNORECASE,
 )
 """A secret among the parameters of a URL that somebody else signed."""
 
@@ -40,7 +41,11 @@ _secrets: dict[str, re.Pattern[str]] = {}
 def register_secret(secret: str) -> None:
     """Blank `secret` everywhere, also percent-encoded; under 4 characters, as a whole word."""
     # As given, percent-encoded in a URI, or escaped in the repr of a foreign error.
-    for spelling in {secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]} - {""} - _secrets.keys():
+    for spelling in (
+        {secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}
+        - {""}
+        - _secrets.keys()
+    ):
         found = re.escape(spelling)
         # Blanking a secret like "a" inside of words would make every line unreadable.
         if len(spelling) < _SHORT_SECRET:
@@ -89,7 +94,9 @@ ROOT = "storage_consumer"
 _LEVEL_NAMES = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 _WORD = re.compile(r"[^\s\"=]+")
 
-TSO_FIELDS = frozenset({"checkpoint", "checkpoint_running", "storage_checkpoint", "commit_ts", "version"})
+TSO_FIELDS = frozenset(
+    {"checkpoint", "checkpoint_running", "storage_checkpoint", "commit_ts", "version"}
+)
 """Fields whose numbers are TSOs: shown as number and time."""
 
 
@@ -120,7 +127,9 @@ class Said:
         shown: dict[str, object] = {}
         for name, value in self.fields.items():
             shown[name] = _plain(value)
-            is_number = name in TSO_FIELDS and isinstance(value, int) and not isinstance(value, bool)
+            is_number = (
+                name in TSO_FIELDS and isinstance(value, int) and not isinstance(value, bool)
+            )
             if is_number and 0 < value < 1 << 64:  # type: ignore[operator]  # it is a number
                 shown[f"{name}_time"] = tso_time(value)  # type: ignore[arg-type]  # likewise
         return shown
@@ -154,13 +163,20 @@ class JsonFormatter(logging.Formatter):
 
 
 def _head(record: logging.LogRecord) -> dict[str, object]:
-    return {"time": utc_time(record.created), "level": _LEVEL_NAMES.get(record.levelno, record.levelname)}
+    return {
+        "time": utc_time(record.created),
+        "level": _LEVEL_NAMES.get(record.levelno, record.levelname),
+    }
 
 
 def _said(record: logging.LogRecord) -> Said:
     """Return event and fields; a foreign logger's message is the text of a `log` event."""
     said = record.args[0] if isinstance(record.args, tuple) and record.args else None
-    return said if isinstance(said, Said) else Said("log", {"logger": record.name, "text": record.getMessage()})
+    return (
+        said
+        if isinstance(said, Said)
+        else Said("log", {"logger": record.name, "text": record.getMessage()})
+    )
 
 
 def _plain(value: object) -> object:
@@ -182,7 +198,11 @@ def _logfmt(fields: Mapping[str, object]) -> str:
 
 def _as_text(value: object) -> str:
     """Return a value as logfmt has it: as JSON, and in quotes unless it is one word."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    )
     is_word = _WORD.fullmatch(text) and not UNSEEN.search(text)
     return text if is_word else escaped(json.dumps(text, ensure_ascii=False))
 
@@ -238,7 +258,11 @@ def listen(listener: Listener) -> Callable[[], None]:
             # Once: it would fail the same way again, and perhaps for each event.
             if not has_failed:
                 has_failed = True
-                _log.warning("listener_failed", listener=repr(listener), error=f"{type(error).__name__}: {error}")
+                _log.warning(
+                    "listener_failed",
+                    listener=repr(listener),
+                    error=f"{type(error).__name__}: {error}",
+                )
 
     with _listening:
         _listeners = (*_listeners, guarded)
@@ -301,7 +325,11 @@ class Log:
         if not self._logger.isEnabledFor(level):
             return
         # Not for each error: most name file, row and remedy, which a traceback adds nothing to.
-        trace = level >= logging.ERROR and self._logger.isEnabledFor(logging.DEBUG) and sys.exc_info()[0] is not None
+        trace = (
+            level >= logging.ERROR
+            and self._logger.isEnabledFor(logging.DEBUG)
+            and sys.exc_info()[0] is not None
+        )
         # The record carries event and fields as they are: our formatters take them from it, those
         # of other programs get the text.
         self._logger.log(level, "%s", Said(event, fields), exc_info=trace)
@@ -334,7 +362,9 @@ def configure(*, level: str = "info", file: str = "", style: str = "text") -> No
             # It opens the file again where another program has rotated it.
             handler = logging.handlers.WatchedFileHandler(file, encoding="utf-8")
         except OSError as error:
-            raise ConfigError(f"--log-file {file}: it cannot be written: {error.strerror}") from error
+            raise ConfigError(
+                f"--log-file {file}: it cannot be written: {error.strerror}"
+            ) from error
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     handler.set_name(ROOT)
     root = logging.getLogger()

@@ -91,7 +91,10 @@ def may_have_expired(checkpoint: int, storage_checkpoint: int, days: int) -> boo
     deletes none.
     """
     # Without a checkpoint nothing was read yet, so nothing was lost to this program.
-    return bool(checkpoint and days) and physical_ms(storage_checkpoint) - physical_ms(checkpoint) > days * DAY_MS
+    return (
+        bool(checkpoint and days)
+        and physical_ms(storage_checkpoint) - physical_ms(checkpoint) > days * DAY_MS
+    )
 
 
 def lowest(checkpoints: Iterable[int], storage_checkpoint: int) -> int:
@@ -103,7 +106,9 @@ Instant = SupportsIndex | str | datetime
 """A TSO, a time of RFC 3339 with its zone or a TSO in digits, or a time that knows its zone."""
 _LONGEST = 20
 """Digits of the largest 64-bit number."""
-_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})?", re.ASCII)
+_TIME = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})?", re.ASCII
+)
 _SECONDS = 10**9
 """Numbers below are taken as they are; times of Unix begin here, in 2001."""
 _FIRST = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
@@ -178,4 +183,8 @@ def _tso(since: timedelta, shown: str, *, is_end: bool) -> int:
     if since < timedelta():
         raise ValueError(f"{shown} is before 1970, and a TSO counts from there")
     milliseconds = since // _MILLISECOND
-    return (milliseconds + 1 << TSO_PHYSICAL_SHIFT) - 1 if is_end else milliseconds << TSO_PHYSICAL_SHIFT
+    return (
+        (milliseconds + 1 << TSO_PHYSICAL_SHIFT) - 1
+        if is_end
+        else milliseconds << TSO_PHYSICAL_SHIFT
+    )

@@ -13,7 +13,10 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 from kubernetes.client import models as k8s
 
-SETTINGS = ("--config=/etc/storage-consumer/changefeed.toml", "--config=/etc/storage-consumer/consumer.toml")
+SETTINGS = (
+    "--config=/etc/storage-consumer/changefeed.toml",
+    "--config=/etc/storage-consumer/consumer.toml",
+)
 ONCE = ("run", "--once", *SETTINGS)
 QUARTERLY = "*/15 * * * *"
 COMMON = {
@@ -48,15 +51,25 @@ with DAG("storage_consumer_as_a_pod", schedule=QUARTERLY, **COMMON):
         container_resources=k8s.V1ResourceRequirements(
             requests={"cpu": "1", "memory": "2Gi"}, limits={"memory": "4Gi"}
         ),
-        security_context={"runAsNonRoot": True, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001},
+        security_context={
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "runAsGroup": 10001,
+            "fsGroup": 10001,
+        },
         container_security_context={
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
         volumes=[
-            k8s.V1Volume(name="settings", config_map=k8s.V1ConfigMapVolumeSource(name="storage-consumer")),
-            k8s.V1Volume(name="secret", secret=k8s.V1SecretVolumeSource(secret_name="storage-consumer")),  # noqa: S106 - a name
+            k8s.V1Volume(
+                name="settings", config_map=k8s.V1ConfigMapVolumeSource(name="storage-consumer")
+            ),
+            k8s.V1Volume(
+                name="secret",
+                secret=k8s.V1SecretVolumeSource(secret_name="storage-consumer"),  # noqa: S106 - a name
+            ),
             k8s.V1Volume(name="tmp", empty_dir=k8s.V1EmptyDirVolumeSource()),
             k8s.V1Volume(name="spark", empty_dir=k8s.V1EmptyDirVolumeSource()),
         ],

@@ -13,7 +13,9 @@ from typing import Any
 def main() -> None:
     """Deliver one cut after another, and then end."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder with corpus.json and tree/")
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder with corpus.json and tree/"
+    )
     parser.add_argument("--bucket", type=Path, required=True, help="folder to fill, which exists")
     parser.add_argument("--pause", type=float, default=10.0, help="seconds between two steps")
     asked = parser.parse_args()
@@ -22,7 +24,10 @@ def main() -> None:
         if number:
             time.sleep(asked.pause)
         arrived = deliver(asked.corpus / "tree", asked.bucket, cut)
-        print(f"step {number + 1}: {arrived} files arrive, checkpoint {cut['checkpoint_ts']}", flush=True)
+        print(
+            f"step {number + 1}: {arrived} files arrive, checkpoint {cut['checkpoint_ts']}",
+            flush=True,
+        )
 
 
 def deliver(tree: Path, bucket: Path, cut: dict[str, Any]) -> int:

@@ -18,7 +18,13 @@ from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.config.table_filter import unselected
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.decoder import FileRead, is_hidden, row_layout
-from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, BinaryEncoding, CsvForm, csv_form
+from storage_consumer.decode.values import (
+    BINARY_TYPES,
+    INTEGER_TYPES,
+    BinaryEncoding,
+    CsvForm,
+    csv_form,
+)
 from storage_consumer.errors import ConfigError, NotReplicable, UndecodableRow
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, TableColumn, folded_name
 
@@ -101,7 +107,10 @@ def _frames(sample: Sample) -> Iterator[_Frame]:
             # A quote is the same byte before and after the letter.
             is_quote = text[:1] == text[2:3] and text[:1] not in {b"", b"\r", b"\n"}
             if (size == 1 or is_quote) and text[size // 2 : size // 2 + 1] in {b"I", b"U", b"D"}:
-                candidates += [(quote, text[size : size + longest]) for longest in range(1, _LONGEST_DELIMITER + 1)]
+                candidates += [
+                    (quote, text[size : size + longest])
+                    for longest in range(1, _LONGEST_DELIMITER + 1)
+                ]
     for quote, delimiter in candidates:
         frame = _Frame(quote, delimiter, header)
         if quote and quote in delimiter:
@@ -140,7 +149,11 @@ def _terminators(frame: _Frame, rows: Iterable[bytes]) -> list[bytes]:
     ends = [shared[at:] for at in range(len(shared) + 1)]
     if frame.quote:
         # With a quote, each row may end in a bare number: letters and digits are then part of it.
-        ends = [end for end in ends if frame.quote not in end and not re.search(rb"[0-9A-Za-z\x80-\xff]", end)]
+        ends = [
+            end
+            for end in ends
+            if frame.quote not in end and not re.search(rb"[0-9A-Za-z\x80-\xff]", end)
+        ]
     return [end for end in ends if frame.delimiter not in end]
 
 
@@ -152,7 +165,9 @@ def _field(frame: _Frame) -> re.Pattern[bytes]:
         quoted = quote + b"(?>(?:[^" + quote + b"]|" + quote + quote + b")*)" + quote
         bare = b"(?>(?:(?!" + delimiter + b")[^" + quote + b"])*)"
         return re.compile(b"(" + quoted + b"|" + bare + b")(" + delimiter + b"|\\Z)", re.DOTALL)
-    return re.compile(b"((?>(?:\\\\.|(?!" + delimiter + b").)*))(" + delimiter + b"|\\Z)", re.DOTALL)
+    return re.compile(
+        b"((?>(?:\\\\.|(?!" + delimiter + b").)*))(" + delimiter + b"|\\Z)", re.DOTALL
+    )
 
 
 def _fields(row: bytes, frame: _Frame) -> _Row | None:
@@ -181,14 +196,20 @@ def _columns(sample: Sample) -> list[TableColumn]:
     If the virtual ones are unknown: all that may be present.
     """
     gone = sample.virtual or frozenset()
-    return [c for c in sample.definition.columns if not is_hidden(c.name) and folded_name(c.name) not in gone]
+    return [
+        c
+        for c in sample.definition.columns
+        if not is_hidden(c.name) and folded_name(c.name) not in gone
+    ]
 
 
 def _is_null(token: _FieldText, column: TableColumn, *, quoting: bool) -> bool:
     """Return whether a field of this column can only be NULL."""
     # With a quote only numbers and NULL are bare, so what is bare and no number is NULL.
     if quoting:
-        return not token.quoted and (csv_form(column) is not CsvForm.BARE or not _NUMBER.fullmatch(token.text))
+        return not token.quoted and (
+            csv_form(column) is not CsvForm.BARE or not _NUMBER.fullmatch(token.text)
+        )
     # Without a quote only types with a form of their own show it; a text may be anything.
     if csv_form(column) is CsvForm.BARE or column.type == "DECIMAL":
         return not _NUMBER.fullmatch(token.text)
@@ -217,14 +238,18 @@ class CsvVerdict:
     """Why rows without known columns halt their table under these options; empty: no such rows."""
 
 
-def infer_csv(samples: list[Sample], upstream: Upstream, given: frozenset[str], newest: int) -> CsvVerdict:
+def infer_csv(
+    samples: list[Sample], upstream: Upstream, given: frozenset[str], newest: int
+) -> CsvVerdict:
     """Return the options of CSV files.
 
     `given`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the
     highest commit-ts that a row may have.
     """
     # Any zone will do: only the layout of a table with TIMESTAMP asks for one.
-    return _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), given, newest).verdict(samples)
+    return _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), given, newest).verdict(
+        samples
+    )
 
 
 class _Trial:
@@ -261,7 +286,10 @@ class _Trial:
         if key not in self._split:
             split: list[_Row] | None = None
             if found := self.rows(sample, frame):
-                rows = [_fields(row.removesuffix(end), frame) if row.endswith(end) else None for row in found.rows]
+                rows = [
+                    _fields(row.removesuffix(end), frame) if row.endswith(end) else None
+                    for row in found.rows
+                ]
                 split = None if None in rows else [row for row in rows if row is not None]
             self._split[key] = split
         return self._split[key]
@@ -283,7 +311,9 @@ class _Trial:
             for end, prefix in product(ends, product((True, False), repeat=3)):
                 hypothesis = _Hypothesis(frame, end, *prefix)
                 options = self.options(hypothesis, None)
-                if all(getattr(options, name) == getattr(self.upstream.csv, name) for name in judged):
+                if all(
+                    getattr(options, name) == getattr(self.upstream.csv, name) for name in judged
+                ):
                     yield hypothesis
 
     def options(self, hypothesis: _Hypothesis, null: bytes | None) -> CsvOptions:
@@ -307,7 +337,9 @@ class _Trial:
         alive = hypotheses = list(self.hypotheses(samples))
         aside = list[Sample]()
         samples = [
-            sample for sample in samples if sample.complete or any(self.rows(sample, f) for f in _frames(sample))
+            sample
+            for sample in samples
+            if sample.complete or any(self.rows(sample, f) for f in _frames(sample))
         ]
         for sample in samples:
             # A sample that fits no survivor is set aside, not decisive: it may be damaged.
@@ -320,7 +352,9 @@ class _Trial:
         # What was set aside fits some hypothesis, so it is not damaged: the options changed.
         contradicting = next((s for s in aside if any(self.fits(h, s) for h in hypotheses)), None)
         if contradicting is not None:
-            return CsvVerdict(reason=f"{contradicting.path} was written with other options than other files")
+            return CsvVerdict(
+                reason=f"{contradicting.path} was written with other options than other files"
+            )
         used = [sample for sample in samples if sample not in aside]
         return self._judged(used, alive, {sample.path for sample in aside})
 
@@ -347,7 +381,10 @@ class _Trial:
             # Without a binary value both encodings read everything, so leave the encoding open.
             if len(encodings) > 1 and not self.has_binary(used, hypothesis, options):
                 encodings = [""]
-            survivors += [(hypothesis, replace(options, binary_encoding_method=encoding)) for encoding in encodings]
+            survivors += [
+                (hypothesis, replace(options, binary_encoding_method=encoding))
+                for encoding in encodings
+            ]
             # Without an encoding the hypothesis is out, and blames no sample.
             aside |= damaged if encodings else set()
         if not survivors:
@@ -358,9 +395,15 @@ class _Trial:
             if not hypothesis.commit_ts and all(row and self._is_like_ts(row[0]) for row in rows):
                 undecided.add("include_commit_ts")
         left = tuple(options for _, options in survivors)
-        undecided |= {name for name in CsvOptions.__slots__ if len({getattr(each, name) for each in left}) > 1}
+        undecided |= {
+            name for name in CsvOptions.__slots__ if len({getattr(each, name) for each in left}) > 1
+        }
         first = survivors[0][0]
-        seen = [int(row[0].text) for s in used for row in self.tokens(first, s) or ()] if first.commit_ts else []
+        seen = (
+            [int(row[0].text) for s in used for row in self.tokens(first, s) or ()]
+            if first.commit_ts
+            else []
+        )
         return CsvVerdict(
             survivors=left,
             undecided=frozenset(undecided - self.given),
@@ -386,9 +429,13 @@ class _Trial:
         counts = {len(row) - skip for row in rows}
         # The sample may hold rows of an older structure, with another number of columns: they
         # committed no later than its DDL.
-        has_ts = hypothesis.commit_ts and all(row and _DIGITS.fullmatch(row[0].text) for row in rows)
+        has_ts = hypothesis.commit_ts and all(
+            row and _DIGITS.fullmatch(row[0].text) for row in rows
+        )
         if has_ts and sample.definition.is_ddl:
-            counts = {len(row) - skip for row in rows if int(row[0].text) > sample.definition.version}
+            counts = {
+                len(row) - skip for row in rows if int(row[0].text) > sample.definition.version
+            }
         # With uncertain virtual columns a row may be shorter than the schema file, never longer.
         if any(count > size or count < 0 or (exact and count != size) for count in counts):
             return False
@@ -403,14 +450,19 @@ class _Trial:
         if sample.virtual is None or len(keys) != 1 or columns[keys[0]].type not in INTEGER_TYPES:
             return True
         at, key = int(hypothesis.old_value), keys[0] + skip
-        return not all(self._is_like_ts(row[at]) for row in rows) or all(row[at].text == row[key].text for row in rows)
+        return not all(self._is_like_ts(row[at]) for row in rows) or all(
+            row[at].text == row[key].text for row in rows
+        )
 
     def _begins(self, row: _Row, hypothesis: _Hypothesis) -> bool:
         """Return whether the fields before the values have the form of the hypothesis."""
         tokens = iter(row)
         if hypothesis.commit_ts and not self._is_like_ts(next(tokens)):
             return False
-        if hypothesis.old_value and next(tokens) not in (_FieldText(b"true", False), _FieldText(b"false", False)):  # noqa: FBT003 - a record
+        if hypothesis.old_value and next(tokens) not in (
+            _FieldText(b"true", False),  # noqa: FBT003 - a record
+            _FieldText(b"false", False),  # noqa: FBT003 - a record
+        ):
             return False
         # TiCDC writes a handle key as a text, whatever the type of the key.
         return not (hypothesis.handle_key and hypothesis.frame.quote) or next(tokens).quoted
@@ -434,11 +486,19 @@ class _Trial:
                 if len(values) != len(columns) or (may_be_older and int(row[0].text) <= version):
                     continue
                 pairs = zip(values, columns, strict=True)
-                for text in [token.text for token, column in pairs if _is_null(token, column, quoting=quoting)]:
+                for text in [
+                    token.text
+                    for token, column in pairs
+                    if _is_null(token, column, quoting=quoting)
+                ]:
                     seen.setdefault(text, []).append(f"{sample.path} row {number}")
         # Other texts that fit no value are then left to the decoder, which refuses them.
         if "null" in self.given:
-            return {text: places for text, places in seen.items() if text == self.upstream.csv.null.encode()}
+            return {
+                text: places
+                for text, places in seen.items()
+                if text == self.upstream.csv.null.encode()
+            }
         return seen
 
     def encodings(
@@ -453,7 +513,9 @@ class _Trial:
             choices = [options.binary_encoding_method]
         read = {
             choice: {
-                s.path for s in used if self._reads(s, hypothesis, replace(options, binary_encoding_method=choice))
+                s.path
+                for s in used
+                if self._reads(s, hypothesis, replace(options, binary_encoding_method=choice))
             }
             for choice in choices
         }
@@ -483,7 +545,9 @@ class _Trial:
         try:
             decoder = decoder_for(replace(self.upstream, protocol="csv", csv=options))
             commit_range = CommitRange(low=low, high=_EVERYTHING)
-            file = FileRead(blocks=[found.whole], source=sample.path, layout=layout, commit_range=commit_range)
+            file = FileRead(
+                blocks=[found.whole], source=sample.path, layout=layout, commit_range=commit_range
+            )
             for _ in decoder.rows(file):
                 pass
         except (UndecodableRow, ConfigError):

@@ -37,7 +37,13 @@ from storage_consumer.config.settings import Compression, DumpOptions, Upstream
 from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.decoder import FileRead, RowLayout
 from storage_consumer.decode.export_files import ExportDecoder
-from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, grammar, holds_bytes
+from storage_consumer.decode.values import (
+    BINARY_TYPES,
+    INTEGER_TYPES,
+    TEXT_TYPES,
+    grammar,
+    holds_bytes,
+)
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
 from storage_consumer.model import (
     CommitRange,
@@ -50,7 +56,14 @@ from storage_consumer.model import (
     folded_name,
 )
 from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.tokens import closing, elements, find_words, has_words, replace_spans, tokens
+from storage_consumer.sql.tokens import (
+    closing,
+    elements,
+    find_words,
+    has_words,
+    replace_spans,
+    tokens,
+)
 
 _ZONE = re.compile(rb"^/\*!\d+ SET TIME_ZONE *= *'([^'\n]*)' *\*/;", re.MULTILINE | re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\n\) ?ENGINE=MyISAM\s*\Z")
@@ -67,7 +80,10 @@ _LEFT_OUT: Mapping[Kind, str] = {
 }
 """What is not loaded, and why."""
 _THINGS = frozenset(("DATABASE", "SCHEMA", "TABLE", "VIEW"))
-_HEADS = {word: re.compile(rf"\s*(?:/\*.*?\*/\s*)*{word}\b", re.DOTALL) for word in ("CREATE", "SET", "DROP")}
+_HEADS = {
+    word: re.compile(rf"\s*(?:/\*.*?\*/\s*)*{word}\b", re.DOTALL)
+    for word in ("CREATE", "SET", "DROP")
+}
 """What a schema file's statements begin with; the DROP removes a table in a view's place."""
 _BLOCK = 1 << 20
 _Beginning = tuple[StoredObject, bytes]
@@ -125,7 +141,9 @@ class Export:
     """What is left out, with reasons, and what the files cannot show."""
 
 
-def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambda _: True) -> Export:
+def read_export(
+    storage: Storage, *, wanted: Callable[[TableName], bool] = lambda _: True
+) -> Export:
     """Read an export's folder; raise `ExportRefused`, or `ExportUnfinished` if it may still finish.
 
     Only tables and views that are `wanted` are read and returned; the names and sizes of all files
@@ -133,7 +151,9 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
     """
     # Some tools leave an empty object where a bucket's console shows a folder.
     found_there = (
-        stored for stored in storage.listing(frozenset(), {}) if stored.path and not stored.path.endswith("/")
+        stored
+        for stored in storage.listing(frozenset(), {})
+        if stored.path and not stored.path.endswith("/")
     )
     listed = sorted(found_there, key=lambda stored: stored.path)
     paths = {stored.path for stored in listed}
@@ -145,12 +165,18 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
         below = sorted(path for path in paths if path.endswith(f"/{METADATA}"))
         raise ExportUnfinished(
             f"the export has no {METADATA}, which is written last: it is still running, or it failed; wait for it, or {AGAIN}"
-            + (f". There is one at {below[0]}: if that is the export, give its folder" if below else "")
+            + (
+                f". There is one at {below[0]}: if that is the export, give its folder"
+                if below
+                else ""
+            )
         )
     metadata = storage.read(METADATA)
     identity = hashlib.sha256(metadata)
     for stored in listed:
-        identity.update(repr((stored.path, stored.size, stored.tag)).encode("utf-8", "surrogatepass"))
+        identity.update(
+            repr((stored.path, stored.size, stored.tag)).encode("utf-8", "surrogatepass")
+        )
     head = read_metadata(metadata, METADATA)
     reading = _Reading(storage=storage, version=TableVersion(head.snapshot))
     reading.sort_out(listed)
@@ -158,7 +184,9 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
     # All names first: no file is read of an export that is refused for them.
     reading.refuse_namesakes()
     tables = [
-        name for name in sorted(reading.files[Kind.TABLE]) if name not in reading.files[Kind.VIEW] and wanted(name)
+        name
+        for name in sorted(reading.files[Kind.TABLE])
+        if name not in reading.files[Kind.VIEW] and wanted(name)
     ]
     read = [reading.table(name) for name in tables]
     views = [reading.view(name) for name in sorted(reading.files[Kind.VIEW]) if wanted(name)]
@@ -221,7 +249,9 @@ class _Reading:
 
     storage: Storage
     version: TableVersion
-    files: dict[Kind, dict[TableName, StoredObject]] = field(default_factory=lambda: defaultdict(dict))
+    files: dict[Kind, dict[TableName, StoredObject]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     """By kind, the one file of each name."""
     data: dict[TableName, list[Numbered]] = field(default_factory=lambda: defaultdict(list))
     """Data files of each table, in the order of their numbers."""
@@ -246,17 +276,23 @@ class _Reading:
             elif file.kind is not Kind.METADATA:
                 self.files[file.kind][file.name] = stored
         self.compression = _only(
-            {file.compression: stored for file, stored in named if file.kind is not Kind.METADATA}, "compression", ""
+            {file.compression: stored for file, stored in named if file.kind is not Kind.METADATA},
+            "compression",
+            "",
         )
         self.file_format = _only(
-            {file.file_format: stored for file, stored in named if file.kind is Kind.DATA}, "form", "sql"
+            {file.file_format: stored for file, stored in named if file.kind is Kind.DATA},
+            "form",
+            "sql",
         )
         for name, files in self.data.items():
             files.sort(key=lambda each: (each[0].number, each[1].path))
             self._check_data(name, files)
         for name in self.files[Kind.VIEW]:
             if name in self.data:
-                raise ExportRefused(f"{self.files[Kind.VIEW][name].path} defines a view, but it has rows: {AGAIN}")
+                raise ExportRefused(
+                    f"{self.files[Kind.VIEW][name].path} defines a view, but it has rows: {AGAIN}"
+                )
         if any(map(is_mydumpers, self.data.values())):
             self.notes.append(
                 "mydumper finishes its export even where a table failed, which then lacks rows: its exit status has to be 0"
@@ -264,7 +300,9 @@ class _Reading:
         if note := gaps_note(self.data):
             self.notes.append(note)
         for kind, reason in _LEFT_OUT.items():
-            self.notes += [f"left out: {kind.value} {name}: {reason}" for name in sorted(self.files[kind])]
+            self.notes += [
+                f"left out: {kind.value} {name}: {reason}" for name in sorted(self.files[kind])
+            ]
 
     def _check_data(self, name: TableName, files: Sequence[Numbered]) -> None:
         first = files[0][1].path
@@ -300,7 +338,9 @@ class _Reading:
         content, query = self.statement(stored, "TABLE")
         parts = self.data.get(name, [])
         if is_temporary(query):
-            self.notes.append(f"left out: table {name}: it is temporary, so its rows are those of one session")
+            self.notes.append(
+                f"left out: table {name}: it is temporary, so its rows are those of one session"
+            )
             return None
         if _PLACEHOLDER.search(query) and not parts and "\n  " not in query:
             raise ExportRefused(
@@ -310,9 +350,13 @@ class _Reading:
         try:
             created = read_create_table(query)
         except ValueError as error:
-            raise ExportRefused(f"{stored.path} cannot be read: {error}; copy it again, or {AGAIN}") from error
+            raise ExportRefused(
+                f"{stored.path} cannot be read: {error}; copy it again, or {AGAIN}"
+            ) from error
         _check_name(stored, name.table, created.name)
-        definition = self.definition(name, stored, content, query, DdlKind.CREATE_TABLE, created.columns)
+        definition = self.definition(
+            name, stored, content, query, DdlKind.CREATE_TABLE, created.columns
+        )
         self.check_files(definition, created.carried, parts)
         return ExportTable(
             name=name,
@@ -329,13 +373,21 @@ class _Reading:
         # TiCDC writes the account that runs the statement: the source's definer is unknown here.
         definer, end = find_words(found, "DEFINER", "="), find_words(found, "SQL", "SECURITY")
         if 0 <= definer < end:
-            query = replace_spans(query, [(found[definer + 2].start, found[end - 1].end, "CURRENT_USER")])
+            query = replace_spans(
+                query, [(found[definer + 2].start, found[end - 1].end, "CURRENT_USER")]
+            )
             found = tokens(query)
         at = find_words(found, "VIEW", depth=0) + 1
         _check_name(stored, name.table, found[at].name if 0 < at < len(found) else "")
-        listed = elements(found, at + 1, closing(found, at + 1)) if has_words(found[at + 1 : at + 2], "(") else []
+        listed = (
+            elements(found, at + 1, closing(found, at + 1))
+            if has_words(found[at + 1 : at + 2], "(")
+            else []
+        )
         # As TiCDC lists the columns of a view.
-        columns = tuple(TableColumn(name=found[first].name, type="UNSPECIFIED") for first, _ in listed)
+        columns = tuple(
+            TableColumn(name=found[first].name, type="UNSPECIFIED") for first, _ in listed
+        )
         return self.definition(name, stored, content, query, DdlKind.CREATE_VIEW, columns)
 
     def definition(
@@ -367,13 +419,20 @@ class _Reading:
         except ValueError as error:
             _refuse_file(stored, str(error))
         created = [statement for statement in found if _HEADS["CREATE"].match(statement)]
-        others = [statement for statement in found if not any(head.match(statement) for head in _HEADS.values())]
+        others = [
+            statement
+            for statement in found
+            if not any(head.match(statement) for head in _HEADS.values())
+        ]
         begin = tokens(created[0]) if created else []
         # Between CREATE and TABLE or VIEW there may be options, but no parenthesis.
         end = next((at for at, token in enumerate(begin) if token.text == "("), len(begin))
         thing = next((token.upper for token in begin[:end] if token.upper in _THINGS), "")
         if others or len(created) != 1 or thing != what:
-            _refuse_file(stored, f"it is not one CREATE {what}, but {(others or created or ['nothing'])[0][:80]!r}")
+            _refuse_file(
+                stored,
+                f"it is not one CREATE {what}, but {(others or created or ['nothing'])[0][:80]!r}",
+            )
         return content, created[0]
 
     def content(self, stored: StoredObject) -> bytes:
@@ -394,7 +453,9 @@ class _Reading:
         first = next((table.parts[0] for table in tables if table.parts), None)
         stated: list[str] = []
         if first is not None and self.file_format == "sql":
-            stated = _zone_in(head_of(self.storage, first, self.compression).partition(b"INSERT INTO")[0])
+            stated = _zone_in(
+                head_of(self.storage, first, self.compression).partition(b"INSERT INTO")[0]
+            )
         return next(iter([*stated, *self.schema_zones]), "")
 
     def check_files(
@@ -408,7 +469,9 @@ class _Reading:
         # What is compressed shows that it was cut when it is read.
         for stored in objects if self.file_format == "sql" and not self.compression else ():
             start = max(stored.size - _TAIL_BYTES, 0)
-            tail = b"".join(whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start))
+            tail = b"".join(
+                whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start)
+            )
             if not tail.rstrip().endswith(b";"):
                 raise ExportRefused(
                     f"{stored.path} cannot be read: its last statement has no semicolon: it was cut; copy it again, or {AGAIN}"
@@ -457,7 +520,12 @@ def _is_in_order(definition: TableDefinition) -> bool:
     keys = [column for column in definition.columns if column.is_pk]
     first = definition.columns[0] if definition.columns else None
     # A name that begins as a number does, at the beginning of a CSV file, could be a key.
-    is_key = first is not None and keys == [first] and first.type in INTEGER_TYPES and first.name[:1] not in _OF_NUMBERS
+    is_key = (
+        first is not None
+        and keys == [first]
+        and first.type in INTEGER_TYPES
+        and first.name[:1] not in _OF_NUMBERS
+    )
     query = definition.query.upper()
     return is_key and "[CLUSTERED_INDEX] CLUSTERED" in query and "PARTITION BY" not in query
 
@@ -500,10 +568,14 @@ _SQL_TEXT = re.compile(rb"`(?>(?:[^`]|``)*)`|'((?>(?:[^'\\]|\\.|'')*))'", re.DOT
 _RAW_IN_SQL = re.compile(rb"(?<!\\)(?:\\\\)*(?:[\"\n\r\0]|''|\\[^0nrZ\\'\"])")
 """What a text never holds if backslashes escape."""
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
-_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)")
+_BASE64 = re.compile(
+    r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)"
+)
 
 
-def refuse_unsaid(storage: Storage, export: Export, origin: Upstream, said: Collection[str]) -> None:
+def refuse_unsaid(
+    storage: Storage, export: Export, origin: Upstream, said: Collection[str]
+) -> None:
     """Raise `ExportRefused` if an export needs an option that nobody gave, with the option.
 
     `origin`: its files, and how they are written as far as that is known. `said`: the parameters of
@@ -521,7 +593,9 @@ def refuse_unsaid(storage: Storage, export: Export, origin: Upstream, said: Coll
         for column in table.carried if table.parts else ():
             if why := _alike(column, origin.dump, f"{table.name}.{column.name}"):
                 raise ExportRefused(why)
-    largest = sorted(export.tables, key=lambda table: -sum(part.size for part in table.parts))[:_LOOKED_AT]
+    largest = sorted(export.tables, key=lambda table: -sum(part.size for part in table.parts))[
+        :_LOOKED_AT
+    ]
     for table in largest:
         if table.parts:
             _refuse_by_head(storage, table, origin, said)
@@ -546,7 +620,9 @@ def _alike(column: TableColumn, options: DumpOptions, where: str) -> str:
     return ""
 
 
-def _refuse_by_head(storage: Storage, table: ExportTable, origin: Upstream, said: Collection[str]) -> None:
+def _refuse_by_head(
+    storage: Storage, table: ExportTable, origin: Upstream, said: Collection[str]
+) -> None:
     options, part = origin.dump, table.parts[0]
     head = head_of(storage, part, options.compression)
     if options.file_format == "sql":
@@ -560,13 +636,19 @@ def _refuse_by_head(storage: Storage, table: ExportTable, origin: Upstream, said
             )
         return
     quote, columns = options.delimiter.encode(), table.carried
-    names = options.separator.encode().join(b"%b%b%b" % (quote, column.name.encode(), quote) for column in columns)
+    names = options.separator.encode().join(
+        b"%b%b%b" % (quote, column.name.encode(), quote) for column in columns
+    )
     if columns and not options.header and head.startswith(names + options.terminator.encode()):
         raise ExportRefused(
             f"{part.path} begins with the names of its columns, so it was not written with --no-header: leave `no-header` out of the URI"
         )
     if "csv-output-dialect" not in said and any(map(holds_bytes, table.carried)):
-        places = [place for place, column in enumerate(table.carried) if holds_bytes(column) and column.type != "BIT"]
+        places = [
+            place
+            for place, column in enumerate(table.carried)
+            if holds_bytes(column) and column.type != "BIT"
+        ]
         layout = RowLayout(table=table.name, columns=columns)
         file = FileRead(blocks=[head], source=part.path, layout=layout, commit_range=_ALL)
         found: list[bytes] = []

@@ -45,7 +45,14 @@ from storage_consumer.config.settings import Compression
 from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.values import grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
-from storage_consumer.model import MAX_TSO, StoredObject, TableColumn, TableName, physical_ms, tso_of
+from storage_consumer.model import (
+    MAX_TSO,
+    StoredObject,
+    TableColumn,
+    TableName,
+    physical_ms,
+    tso_of,
+)
 from storage_consumer.sql.tokens import pieces, quote, replace_spans
 
 METADATA = "metadata"
@@ -100,7 +107,10 @@ _KINDS = tuple(
         (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)-schema\.sql", Kind.TABLE),
         # Nine digits of a chunk or a file, or thirteen of both; five in mydumper's, which does
         # without where there is one file.
-        (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)(?:\.(?P<number>[0-9]{5,18}))?\.(?P<format>sql|csv)", Kind.DATA),
+        (
+            r"(?P<schema>[^.]+)\.(?P<table>[^.]+)(?:\.(?P<number>[0-9]{5,18}))?\.(?P<format>sql|csv)",
+            Kind.DATA,
+        ),
     )
 )
 """Pattern of a name, without what compression adds → kind. A dot inside a name is escaped."""
@@ -119,7 +129,9 @@ def read_name(path: str) -> ExportFile:
             number = parts.get("number", "")
             return ExportFile(
                 kind=kind,
-                name=TableName(schema=unescaped(parts["schema"]), table=unescaped(parts.get("table", ""))),
+                name=TableName(
+                    schema=unescaped(parts["schema"]), table=unescaped(parts.get("table", ""))
+                ),
                 compression=compression,
                 file_format="csv" if parts.get("format") == "csv" else "sql",
                 number=int(number or 0),
@@ -177,7 +189,10 @@ def read_metadata(content: bytes, where: str) -> ExportMetadata:
         )
     snapshot, hint = _snapshot(text, where)
     return ExportMetadata(
-        started_at=started[1].strip(), finished_at=finished[1].strip(), snapshot=snapshot, snapshot_hint=hint
+        started_at=started[1].strip(),
+        finished_at=finished[1].strip(),
+        snapshot=snapshot,
+        snapshot_hint=hint,
     )
 
 
@@ -216,7 +231,9 @@ _QUOTED = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _VERSIONED = re.compile(r"/\*!\d{5,6} ?(.*?) ?\*/", re.DOTALL)
-_HAS_ANSI_NAME = re.compile(r'^CREATE\b[^\n]*?\b(?:TABLE|VIEW|DATABASE) (?:IF NOT EXISTS )?"', re.MULTILINE)
+_HAS_ANSI_NAME = re.compile(
+    r'^CREATE\b[^\n]*?\b(?:TABLE|VIEW|DATABASE) (?:IF NOT EXISTS )?"', re.MULTILINE
+)
 
 
 def statements(text: str) -> list[str]:
@@ -244,7 +261,11 @@ def statements(text: str) -> list[str]:
 def opened(text: str) -> str:
     """Return a text without the marks of comments that MySQL and TiDB read from some version on."""
     comments = [(start, end) for kind, start, end in pieces(text) if kind == "comment"]
-    spans = [(start, end, found[1]) for start, end in comments if (found := _VERSIONED.fullmatch(text[start:end]))]
+    spans = [
+        (start, end, found[1])
+        for start, end in comments
+        if (found := _VERSIONED.fullmatch(text[start:end]))
+    ]
     return replace_spans(text, spans)
 
 
@@ -252,7 +273,9 @@ def with_backquotes(text: str) -> str:
     """Return a text with backquotes for names, if the server wrote them in double quotes."""
     if not _HAS_ANSI_NAME.search(text):
         return text
-    return _QUOTED.sub(lambda match: quote(match[0][1:-1].replace('""', '"')) if match["name"] else match[0], text)
+    return _QUOTED.sub(
+        lambda match: quote(match[0][1:-1].replace('""', '"')) if match["name"] else match[0], text
+    )
 
 
 AGAIN = "export again into an empty folder"
@@ -279,7 +302,9 @@ def refuse_numbers(name: TableName, files: Sequence[Numbered]) -> None:
     Format: dumpling-format, *Chunks, order*: within a chunk files are numbered from 0 on, while a
     chunk without rows has no file.
     """
-    if len({file.width for file, _ in files}) > 1 or len({file.number for file, _ in files}) < len(files):
+    if len({file.width for file, _ in files}) > 1 or len({file.number for file, _ in files}) < len(
+        files
+    ):
         raise ExportRefused(
             f"the numbers of {name}'s files, {files[0][1].path} and {files[-1][1].path} among them, have different lengths: files of "
             f"two exports lie in one folder, and its rows would be there twice; {AGAIN}"
@@ -291,7 +316,9 @@ def refuse_numbers(name: TableName, files: Sequence[Numbered]) -> None:
             if file.number % _FILES != expected:
                 lacking = _padded(file.number - file.number % _FILES + expected, file)
                 path = stored.path.replace(_padded(file.number, file), lacking)
-                raise ExportRefused(f"{path} is missing, but {stored.path} is there: copy the export again, or {AGAIN}")
+                raise ExportRefused(
+                    f"{path} is missing, but {stored.path} is there: copy the export again, or {AGAIN}"
+                )
 
 
 def gaps_note(tables: Mapping[TableName, Sequence[Numbered]]) -> str:
@@ -322,7 +349,9 @@ def head_of(storage: Storage, stored: StoredObject, compression: Compression) ->
     """Return a data file's first bytes, decompressed; raise `ExportRefused` if damaged."""
     head = b""
     try:
-        for block in decompressed(storage.blocks(stored.path, _HEAD_BYTES), compression, stored.path):
+        for block in decompressed(
+            storage.blocks(stored.path, _HEAD_BYTES), compression, stored.path
+        ):
             head += block
             if len(head) >= _HEAD_BYTES:
                 break
@@ -391,7 +420,15 @@ _HEAD = "/*!40014 SET FOREIGN_KEY_CHECKS=0*/;\n/*!40101 SET NAMES binary*/;\n/*!
 """What every file begins with; values of TIMESTAMP columns are in this zone."""
 _PLAIN = re.compile(r"[^A-Za-z0-9_\x80-\U0010ffff]")
 _SPECIAL = re.compile(rb"[\\'\"\0\n\r\x1a]")
-_ESCAPES = {b"\\": b"\\\\", b"'": b"\\'", b'"': b'\\"', b"\0": b"\\0", b"\n": b"\\n", b"\r": b"\\r", b"\x1a": b"\\Z"}
+_ESCAPES = {
+    b"\\": b"\\\\",
+    b"'": b"\\'",
+    b'"': b'\\"',
+    b"\0": b"\\0",
+    b"\n": b"\\n",
+    b"\r": b"\\r",
+    b"\x1a": b"\\Z",
+}
 _STATEMENT_BYTES = 1 << 20
 """Bytes of rows after which a statement ends."""
 
@@ -420,10 +457,16 @@ def view_file(name: TableName, statement: str) -> WrittenFile:
 
 
 def data_file(
-    name: TableName, number: int, columns: Sequence[TableColumn], rows: Iterable[Sequence[bytes | None]]
+    name: TableName,
+    number: int,
+    columns: Sequence[TableColumn],
+    rows: Iterable[Sequence[bytes | None]],
 ) -> WrittenFile:
     """Return a data file; `number`: from 0; `rows`: texts as the server sends, None for NULL."""
-    kinds = ["bytes" if holds_bytes(c) else "number" if grammar(c, "dump-sql") else "text" for c in columns]
+    kinds = [
+        "bytes" if holds_bytes(c) else "number" if grammar(c, "dump-sql") else "text"
+        for c in columns
+    ]
     names = ",".join(quote(column.name) for column in columns)
     opening = f"INSERT INTO {quote(name.table)} ({names}) VALUES\n".encode()
     content, left = bytearray(_HEAD.encode()), 0

@@ -94,8 +94,12 @@ KINDS: Mapping[str, Kind] = {
     ),
 }
 """Key → kind, the one that tells most first."""
-_BY_PATH = re.compile("|".join(f"(?P<{key}>{kind.path})" for key, kind in KINDS.items() if kind.path), re.DOTALL)
-_BY_CONTENT = {key: re.compile(kind.content, re.DOTALL) for key, kind in KINDS.items() if kind.content}
+_BY_PATH = re.compile(
+    "|".join(f"(?P<{key}>{kind.path})" for key, kind in KINDS.items() if kind.path), re.DOTALL
+)
+_BY_CONTENT = {
+    key: re.compile(kind.content, re.DOTALL) for key, kind in KINDS.items() if kind.content
+}
 
 
 def kind_of_path(path: str) -> str:

@@ -22,14 +22,28 @@ from storage_consumer.bucket.metadata import Metadata, parse_metadata
 from storage_consumer.bucket.paths import TMP
 from storage_consumer.bucket.reader import is_partitioned, may_be_lost, partitioning
 from storage_consumer.bucket.storage import METADATA_BYTES, Storage, read_up_to
-from storage_consumer.bucket.survey import HEAD, Sample, Samples, Survey, ignore_unplaced, leave_out_copies, survey
+from storage_consumer.bucket.survey import (
+    HEAD,
+    Sample,
+    Samples,
+    Survey,
+    ignore_unplaced,
+    leave_out_copies,
+    survey,
+)
 from storage_consumer.clock import data_size, some_of
 from storage_consumer.config.load import CSV_KEYWORDS, Loaded
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.errors import ConfigError, StorageConsumerError
-from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableDefinition, TableName, TableVersion
+from storage_consumer.model import (
+    DAY_MS,
+    TSO_PHYSICAL_SHIFT,
+    TableDefinition,
+    TableName,
+    TableVersion,
+)
 
 State = Literal["given", "inferred", "assumed", "not decidable", "unknown", "contradicts"]
 
@@ -124,7 +138,11 @@ class InspectedBucket:
     @property
     def inferred(self) -> Mapping[str, str]:
         """Keyword → what it was inferred from, or why it was assumed."""
-        return {each.keyword: each.origin for each in self.settings if each.state in ("inferred", "assumed")}
+        return {
+            each.keyword: each.origin
+            for each in self.settings
+            if each.state in ("inferred", "assumed")
+        }
 
     @property
     def assumed(self) -> tuple[InspectedSetting, ...]:
@@ -212,13 +230,17 @@ def _kind(storage: Storage, seen: Survey, samples: Mapping[str, bytes], *, is_be
     """
     is_ours = is_begun or seen.folders or seen.schemas or seen.old_schemas or TMP in seen.ignored
     shown = {
-        kind: path for kind, path in seen.kinds.items() if not is_ours or (kind == "compressed" and not seen.folders)
+        kind: path
+        for kind, path in seen.kinds.items()
+        if not is_ours or (kind == "compressed" and not seen.folders)
     }
     contents = dict(samples)
     unplaced: list[str] = []
     # The content of files without a schema file may show what they are.
     if not (shown or contents or seen.schemas or seen.old_schemas):
-        unplaced = [each.first.path for each in islice(seen.folders.values(), 3) if each.first] or seen.strangers
+        unplaced = [
+            each.first.path for each in islice(seen.folders.values(), 3) if each.first
+        ] or seen.strangers
     for path in unplaced:
         with suppress(StorageConsumerError, FileNotFoundError):
             contents[path] = read_up_to(storage, path, HEAD)
@@ -227,7 +249,9 @@ def _kind(storage: Storage, seen: Survey, samples: Mapping[str, bytes], *, is_be
     if not shown and len(kinds) == 1:
         shown = kinds
     key = next((key for key in KINDS if key in shown), "")
-    return f"{shown[key]} shows that these are {KINDS[key].name}. {KINDS[key].way_on}" if key else ""
+    return (
+        f"{shown[key]} shows that these are {KINDS[key].name}. {KINDS[key].way_on}" if key else ""
+    )
 
 
 def _foreign(storage: Storage, seen: Survey, samples: Samples, checkpoint: int) -> str:
@@ -235,7 +259,12 @@ def _foreign(storage: Storage, seen: Survey, samples: Samples, checkpoint: int) 
 
     Empty also if it may become a changefeed's.
     """
-    if kind := _kind(storage, seen, {each.path: each.content for each in samples.files}, is_begun=bool(checkpoint)):
+    if kind := _kind(
+        storage,
+        seen,
+        {each.path: each.content for each in samples.files},
+        is_begun=bool(checkpoint),
+    ):
         return kind
     if checkpoint or seen.folders or seen.schemas or seen.old_schemas or TMP in seen.ignored:
         return ""
@@ -320,12 +349,20 @@ def inspect(
     newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + DAY_MS
     samples.warnings[:0] = odd
     inspection = _Inspection(
-        upstream=upstream, given=given, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT
+        upstream=upstream,
+        given=given,
+        seen=seen,
+        samples=samples,
+        newest=newest << TSO_PHYSICAL_SHIFT,
     )
     likely = likely_places(upstream, opened) if opened and not checkpoint else ()
     if foreign := "" if likely else _foreign(storage, seen, samples, checkpoint):
         return replace(inspection.bucket(checkpoint, (), likely), foreign=foreign)
-    settings = (*inspection.format_settings(), *inspection.path_settings(), *inspection.zone_settings())
+    settings = (
+        *inspection.format_settings(),
+        *inspection.path_settings(),
+        *inspection.zone_settings(),
+    )
     return inspection.bucket(checkpoint, settings, likely)
 
 
@@ -342,7 +379,9 @@ def completed(loaded: Loaded, bucket: InspectedBucket) -> Loaded:
     if against:
         raise ConfigError(
             f"{bucket.place} contradicts the settings: "
-            + "; ".join(f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against)
+            + "; ".join(
+                f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against
+            )
         )
     missing = [each for each in bucket.missing if each.keyword in needed]
     if missing:
@@ -375,7 +414,9 @@ class _Inspection:
     def format_settings(self) -> list[InspectedSetting]:
         """Return the protocol, and what the data files of that protocol show."""
         names = {"csv": "csv", "json": "canal-json"}
-        found = {names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions}
+        found = {
+            names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions
+        }
         known, is_given = self.upstream.protocol, "protocol" in self.given
         if is_given and found and known not in found:
             origin = f"{next(iter(found.values())).path} holds no {known}"
@@ -389,9 +430,14 @@ class _Inspection:
             protocol = self._given_or("protocol", "unknown", NO_DATA)
         if protocol.is_missing:
             keywords = [*CSV_KEYWORDS, "enable_tidb_extension"]
-            return [protocol, *(self._given_or(keyword, "unknown", NO_DATA) for keyword in keywords)]
+            return [
+                protocol,
+                *(self._given_or(keyword, "unknown", NO_DATA) for keyword in keywords),
+            ]
         # From here on with what was found, since the samples are decoded under these settings.
-        self.upstream = replace(self.upstream, protocol="csv" if protocol.value == "csv" else "canal-json")
+        self.upstream = replace(
+            self.upstream, protocol="csv" if protocol.value == "csv" else "canal-json"
+        )
         wanted = "csv" if protocol.value == "csv" else "json"
         files = [sample for sample in self.samples.files if sample.extension == wanted]
         return [protocol, *(self._csv(files) if wanted == "csv" else self._canal(files))]
@@ -440,7 +486,10 @@ class _Inspection:
     def _canal(self, files: list[Sample]) -> list[InspectedSetting]:
         """Return what messages show: they name their fields, so there is little to find out."""
         if not files:
-            return [self._given_or(keyword, "unknown", NO_DATA) for keyword in ("enable_tidb_extension", "terminator")]
+            return [
+                self._given_or(keyword, "unknown", NO_DATA)
+                for keyword in ("enable_tidb_extension", "terminator")
+            ]
         terminators: dict[object, str] = {}
         extensions: dict[object, str] = {}
         seen: set[int] = set()
@@ -471,11 +520,15 @@ class _Inspection:
     def _one_of(self, keyword: str, shown: Mapping[object, str]) -> InspectedSetting:
         """Return a setting that each message shows: inferred if they agree."""
         if len(shown) != 1 or keyword in self.given:
-            return self._held_against(keyword, shown, _SEVERAL if shown else "no message can be read")
+            return self._held_against(
+                keyword, shown, _SEVERAL if shown else "no message can be read"
+            )
         ((value, place),) = shown.items()
         return InspectedSetting(keyword, "inferred", value, place)
 
-    def _held_against(self, keyword: str, shown: Mapping[object, str], why_not: str) -> InspectedSetting:
+    def _held_against(
+        self, keyword: str, shown: Mapping[object, str], why_not: str
+    ) -> InspectedSetting:
         """Return a setting as given, or contradicted by a place; not decidable if not given."""
         known = self._value(keyword)
         against = next((place for value, place in shown.items() if value != known), "")
@@ -488,7 +541,9 @@ class _Inspection:
         folders = self.seen.placed()
         partitions = {folder.partition: folder.path for folder in folders if folder.partition}
         return [
-            self._shown_by_paths("date_separator", {folder.date: folder.path for folder in folders}),
+            self._shown_by_paths(
+                "date_separator", {folder.date: folder.path for folder in folders}
+            ),
             self._shown_by_paths("enable_partition_separator", partitions),
         ]
 
@@ -504,7 +559,9 @@ class _Inspection:
     def zone_settings(self) -> list[InspectedSetting]:
         """Return the time zone, which no file shows and only TIMESTAMP columns need."""
         if self.upstream.time_zone:
-            return [InspectedSetting("tz", "given", self.upstream.time_zone, self.given.get("tz", ""))]
+            return [
+                InspectedSetting("tz", "given", self.upstream.time_zone, self.given.get("tz", ""))
+            ]
         tables = sorted(
             {
                 str(definition.name)
@@ -524,7 +581,10 @@ class _Inspection:
         """Return all findings as one record."""
         seen = self.seen
         schemas = [
-            found for kind in (seen.schemas, seen.old_schemas) for each in kind.values() for found in each.items()
+            found
+            for kind in (seen.schemas, seen.old_schemas)
+            for each in kind.values()
+            for found in each.items()
         ]
         versions = [version for version, _ in schemas]
         tables = {}
@@ -533,7 +593,9 @@ class _Inspection:
             name = max(known, key=lambda each: each.version).name if known else None
             # Another one is of a database, not of a table.
             if name is None or name.table:
-                tables[directory] = TableFacts(directory=directory, name=name, versions=len(seen.versions(directory)))
+                tables[directory] = TableFacts(
+                    directory=directory, name=name, versions=len(seen.versions(directory))
+                )
         for folder in seen.placed():
             if table := tables.get(folder.table_dir):
                 table.files += folder.files
@@ -553,7 +615,9 @@ class _Inspection:
             place=self.upstream.identity,
             layouts=tuple(name for name, is_there in layouts.items() if is_there),
             architecture=architecture,
-            index_widths=tuple(sorted({width for folder in seen.folders.values() for width in folder.widths})),
+            index_widths=tuple(
+                sorted({width for folder in seen.folders.values() for width in folder.widths})
+            ),
             dispatchers=dispatchers,
             settings=settings,
             tables=tuple(sorted(tables.values(), key=lambda each: (-each.size, each.directory))),
@@ -581,30 +645,55 @@ class _Inspection:
             if column.type in {"ENUM", "SET"}
         ]
         named = any(name for folder in self.seen.folders.values() for name, _ in folder.sequences)
-        if named or any(column.elements for column in columns) or any(each.isdecimal() for each in self.seen.schemas):
+        if (
+            named
+            or any(column.elements for column in columns)
+            or any(each.isdecimal() for each in self.seen.schemas)
+        ):
             return "new"
         return "classic" if columns or self.seen.old_schemas else "not tellable"
 
     def _warnings(self, checkpoint: int) -> list[str]:
-        found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
+        found = (
+            []
+            if checkpoint
+            else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
+        )
         names: set[str] = set()
         for table_dir, definitions in self.samples.definitions.items():
-            said = {each.version: value for each in definitions if (value := partitioning(each)) is not None}
-            plain = [each for each in self.seen.placed() if each.table_dir == table_dir and not each.partition]
+            said = {
+                each.version: value
+                for each in definitions
+                if (value := partitioning(each)) is not None
+            }
+            plain = [
+                each
+                for each in self.seen.placed()
+                if each.table_dir == table_dir and not each.partition
+            ]
             shares = any(is_partitioned(said, TableVersion(each.version)) for each in plain)
             if shares or (self.upstream.partition_separator is False and any(said.values())):
                 names.add(str(definitions[0].name))
         found += [may_be_lost(names)] if names else []
-        found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
+        found += [
+            f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside
+        ]
         found += [text] if (text := caveat(self.upstream)) else []
         read = self.samples.definitions.items()
-        if self.seen.old_schemas and any("csv" in each.extensions for each in self.seen.folders.values()):
+        if self.seen.old_schemas and any(
+            "csv" in each.extensions for each in self.seen.folders.values()
+        ):
             found.append(_RAW_KEYS)
         silent = [
-            name for folder, known in read if (name := _changed_silently(known, sorted(self.seen.versions(folder))))
+            name
+            for folder, known in read
+            if (name := _changed_silently(known, sorted(self.seen.versions(folder))))
         ]
         found += [_SILENT.format(some_of(sorted(silent), 3))] if silent else []
-        count, size = (sum(getattr(each, name) for each in self.seen.folders.values()) for name in ("files", "size"))
+        count, size = (
+            sum(getattr(each, name) for each in self.seen.folders.values())
+            for name in ("files", "size")
+        )
         if count >= _MANY and size < count * _SMALL:
             found.append(
                 f"{count:,} data files have {data_size(size // count)} on average, which costs requests more than anything else: raise "
@@ -612,7 +701,9 @@ class _Inspection:
             )
         gaps = [folder for folder in self.seen.folders.values() if folder.missing]
         if gaps:
-            found.append(f"{gaps[0].path}: {gaps[0].missing} file numbers are missing; {len(gaps)} such directories")
+            found.append(
+                f"{gaps[0].path}: {gaps[0].missing} file numbers are missing; {len(gaps)} such directories"
+            )
         for reason, count in sorted(self.seen.ignored.items()):
             found.append(f"{count} of {reason}, for example {self.seen.examples[reason]}")
         more = len(self.samples.warnings) - _SHOWN
@@ -655,7 +746,9 @@ def _changed_silently(definitions: list[TableDefinition], versions: list[int]) -
     `versions`: all that the table has, not only those that were read.
     """
     known = {int(each.version): each for each in definitions}
-    for before, after in ((known[low], known[high]) for low, high in pairwise(versions) if {low, high} <= known.keys()):
+    for before, after in (
+        (known[low], known[high]) for low, high in pairwise(versions) if {low, high} <= known.keys()
+    ):
         if not after.is_ddl and {*before.columns} != {*after.columns} and before.name == after.name:
             return f"{after.name} at version {after.version}"
     return ""

@@ -130,7 +130,11 @@ class Inventory:
     """All files found so far."""
 
     def __init__(
-        self, date_separator: DateSeparator | None, *, partition_separator: bool | None, extension: str
+        self,
+        date_separator: DateSeparator | None,
+        *,
+        partition_separator: bool | None,
+        extension: str,
     ) -> None:
         """Expect paths written with these settings; None for a setting that was not given.
 
@@ -138,7 +142,9 @@ class Inventory:
         """
         self._extension = extension
         self._known = KnownDirectories(date_separator, partition_separator=partition_separator)
-        self._next = NextListing(self._known, partition_separator=partition_separator, extension=extension)
+        self._next = NextListing(
+            self._known, partition_separator=partition_separator, extension=extension
+        )
         self._schema_tags: dict[str, tuple[str, int]] = {}
         # Full listings so far; what any other listing shows counts for the last full one.
         self._generation = 0
@@ -166,7 +172,9 @@ class Inventory:
     def __len__(self) -> int:
         """Return the number of known schema and data files."""
         sequences = (
-            sequence for directory in self._known.directories.values() for sequence in directory.sequences.values()
+            sequence
+            for directory in self._known.directories.values()
+            for sequence in directory.sequences.values()
         )
         return len(self._schema_tags) + sum(sequence.count for sequence in sequences)
 
@@ -211,7 +219,11 @@ class Inventory:
         # turn out to be another table's.
         for folder, directory in self._known.astray():
             self._forget(folder, directory)
-            self._found = {path: file for path, file in self._found.items() if path.rpartition("/")[0] != folder}
+            self._found = {
+                path: file
+                for path, file in self._found.items()
+                if path.rpartition("/")[0] != folder
+            }
             findings.moved = True
         findings.moved |= findings.overflown
         # Only a full listing proves that a file is gone; any other may just have left it out.
@@ -223,9 +235,14 @@ class Inventory:
             self._next.judge(checkpoint)
         self.left_out.listed(after, lowered)
         findings.ignored = self._ignored
-        findings.schema_files, findings.data_files = tuple(self._found_schema.values()), tuple(self._found.values())
+        findings.schema_files, findings.data_files = (
+            tuple(self._found_schema.values()),
+            tuple(self._found.values()),
+        )
         findings.changed = len(self._changed & self._found.keys())
-        findings.overwritten = tuple(self._found[path] for path in sorted(self._overwritten & self._found.keys()))
+        findings.overwritten = tuple(
+            self._found[path] for path in sorted(self._overwritten & self._found.keys())
+        )
         self._found_schema, self._found, self._changed, self._overwritten = {}, {}, set(), set()
         return findings
 
@@ -276,7 +293,12 @@ class Inventory:
             findings.ignored[parsed.reason if stored.size else EMPTY] += 1
 
     def _see_data(
-        self, directory: Directory, folder: str, data: DataName, stored: StoredObject, findings: Findings
+        self,
+        directory: Directory,
+        folder: str,
+        data: DataName,
+        stored: StoredObject,
+        findings: Findings,
     ) -> None:
         if data.extension != self._extension:
             findings.contradictions.append(f"{stored.path}: {CONTRADICTS_PROTOCOL}")
@@ -291,7 +313,11 @@ class Inventory:
             return
         name = sequence_name(folder, data.dispatcher, width)
         # What a file listed for the first time was to an earlier run.
-        first = FileVerdict.NEW if self.earlier is None or before else self.earlier.judge(name, data.number, stored)
+        first = (
+            FileVerdict.NEW
+            if self.earlier is None or before
+            else self.earlier.judge(name, data.number, stored)
+        )
         verdict = FileVerdict.REWRITTEN if before else first
         if verdict is FileVerdict.UNCHANGED and sequence.count > 1:
             # The first file of a sequence is handed on even if it is finished, so that the sequence
@@ -309,7 +335,9 @@ class Inventory:
             if before:
                 may_be_unseen = self.left_out.hid(stored.path)
             else:
-                may_be_unseen = self.earlier is not None and self.earlier.was_unseen(name, data.number)
+                may_be_unseen = self.earlier is not None and self.earlier.was_unseen(
+                    name, data.number
+                )
         if may_be_unseen:
             self._overwritten.add(stored.path)
         # New or rewritten in a place that listings skipped, since TiCDC seemed done there.
@@ -347,7 +375,9 @@ class Inventory:
         gone: list[DataFile] = []
         for folder, directory in list(self._known.directories.items()):
             for dispatcher, number, width in directory.sweep(self._generation):
-                name = DataName(dispatcher=dispatcher, number=number, width=width, extension=self._extension)
+                name = DataName(
+                    dispatcher=dispatcher, number=number, width=width, extension=self._extension
+                )
                 # Only numbers are remembered, so the path is put together again from them.
                 stored = StoredObject(path=f"{folder}/{format_data_name(name)}", size=0, tag="")
                 self._next.note_change(directory.placed.table_dir)
@@ -356,14 +386,18 @@ class Inventory:
             # listing is to show them.
             if not (directory.sequences or findings.overflown):
                 self._forget(folder, directory)
-        findings.schemas_gone.extend(path for path in self._schema_tags if path not in findings.schema_paths)
+        findings.schemas_gone.extend(
+            path for path in self._schema_tags if path not in findings.schema_paths
+        )
         for path in findings.schemas_gone:
             del self._schema_tags[path]
         # A found file not handed out yet stays: its reader will report that it is gone.
         return tuple(file for file in gone if file.stored.path not in self._found)
 
 
-def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, stored: StoredObject) -> DataFile:
+def _data_file(
+    placed: DataDirectory, dispatcher: str, number: int, width: int, stored: StoredObject
+) -> DataFile:
     return DataFile(
         stored=stored,
         table_dir=placed.table_dir,

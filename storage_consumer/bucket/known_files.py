@@ -117,7 +117,11 @@ class ListedSequence:
         """Forget files that the full listing `generation` lacked; return their numbers."""
         # Without a file in this listing, the marks are still those of an older one.
         everything = generation != self._generation
-        gone = [number for number, tag in enumerate(self._tags) if tag and (everything or not self._seen[number])]
+        gone = [
+            number
+            for number, tag in enumerate(self._tags)
+            if tag and (everything or not self._seen[number])
+        ]
         gone += [number for number, (_, shown) in self._apart.items() if shown != generation]
         for number in gone:
             if self._apart.pop(number, None) is None:
@@ -178,7 +182,11 @@ class Directory:
         if name.width != _LEAST_WIDTH or digits <= _LEAST_WIDTH:
             return name.width
         # A sequence of more digits would have written this number with a zero in front.
-        wider = (width for dispatcher, width in self.sequences if dispatcher == name.dispatcher and width <= digits)
+        wider = (
+            width
+            for dispatcher, width in self.sequences
+            if dispatcher == name.dispatcher and width <= digits
+        )
         return max(wider, default=name.width)
 
     def marks(self, extension: str, *, fixed_width: bool) -> Iterator[str]:
@@ -197,7 +205,9 @@ class Directory:
             # A mark is compared with every name of its directory and dispatcher, so all of these
             # have to have one width.
             if known == width and widths[dispatcher] == 1 and number > 0:
-                yield format_data_name(DataName(dispatcher=dispatcher, number=number, width=width, extension=extension))
+                yield format_data_name(
+                    DataName(dispatcher=dispatcher, number=number, width=width, extension=extension)
+                )
 
     def sweep(self, generation: int) -> Iterator[tuple[str, int, int]]:
         """Forget files that full listing `generation` lacked; yield dispatcher, number, width."""
@@ -264,17 +274,24 @@ def closing(
             directory = directories[folder]
             date = directory.placed.date
             # A date is compared at its own precision: for directory 2024 only the year counts.
-            grows = version not in done and (date >= floor[: len(date)] or date in newest[_sequence(directory)])
+            grows = version not in done and (
+                date >= floor[: len(date)] or date in newest[_sequence(directory)]
+            )
             if not grows and directory.complete:
                 closed.add(folder)
             # No mark where TiCDC may write low numbers again: see the end of the module's
             # docstring.
-            elif not (version in old and version >= checkpoint) and not (shared and directory.placed.partition is None):
+            elif not (version in old and version >= checkpoint) and not (
+                shared and directory.placed.partition is None
+            ):
                 marks = directory.marks(extension, fixed_width=version in old)
                 after |= {sequence_of(f"{folder}/{mark}"): mark for mark in marks}
     # What the checkpoint alone still holds open: versions that are replaced above it, and marks of
     # the older layout.
-    waiting = _superseded(versions, max(versions, default=0)) != done or max(old, default=-1) >= checkpoint
+    waiting = (
+        _superseded(versions, max(versions, default=0)) != done
+        or max(old, default=-1) >= checkpoint
+    )
     return Closing(closed=frozenset(closed), after=after, waiting=waiting)
 
 
@@ -287,7 +304,10 @@ def own_versions(versions: Versions, apart: Collection[tuple[int, int | None]]) 
     """Return `versions` without schema files that show nothing of where the table's rows go."""
     if not apart:
         return versions
-    own = {version: {c for c in checksums if (version, c) not in apart} for version, checksums in versions.items()}
+    own = {
+        version: {c for c in checksums if (version, c) not in apart}
+        for version, checksums in versions.items()
+    }
     return {version: checksums for version, checksums in own.items() if checksums}
 
 
@@ -319,7 +339,9 @@ def _sequence(directory: Directory) -> tuple[int, int | None, int]:
 class KnownDirectories:
     """Table directories by their schema files, and the data directories below them."""
 
-    def __init__(self, date_separator: DateSeparator | None, *, partition_separator: bool | None) -> None:
+    def __init__(
+        self, date_separator: DateSeparator | None, *, partition_separator: bool | None
+    ) -> None:
         """Expect paths written with these settings; None for a setting that was not given."""
         self._date_separator = date_separator
         self._partition_separator = partition_separator
@@ -356,13 +378,18 @@ class KnownDirectories:
         # path of a table that there is.
         below = (self._place(folder[at + 1 :]) for at, letter in enumerate(folder) if letter == "/")
         is_copy = any(
-            isinstance(each, DataDirectory) and each.version in self.versions.get(each.table_dir, ()) for each in below
+            isinstance(each, DataDirectory)
+            and each.version in self.versions.get(each.table_dir, ())
+            for each in below
         )
         return Ignored(reason=COPY) if is_copy or is_of_file_system(folder) else placed
 
     def _place(self, folder: str) -> DataDirectory | Ignored:
         return place_directory(
-            folder, self.versions, self._date_separator, partition_separator=self._partition_separator
+            folder,
+            self.versions,
+            self._date_separator,
+            partition_separator=self._partition_separator,
         )
 
     def add(self, folder: str, placed: DataDirectory) -> Directory:
@@ -382,7 +409,9 @@ class KnownDirectories:
         for table_dir in gone:
             del self.versions[table_dir]
         self._new_tables -= gone
-        for folder in [folder for folder in self.directories if folder_above(f"{folder}/", folders)]:
+        for folder in [
+            folder for folder in self.directories if folder_above(f"{folder}/", folders)
+        ]:
             gone.add(self.directories[folder].placed.table_dir)
             self.forget(folder)
         return gone
@@ -411,7 +440,9 @@ class KnownDirectories:
 class NextListing:
     """What `Storage.listing` may leave out of a bucket."""
 
-    def __init__(self, known: KnownDirectories, *, partition_separator: bool | None, extension: str) -> None:
+    def __init__(
+        self, known: KnownDirectories, *, partition_separator: bool | None, extension: str
+    ) -> None:
         """Judge the directories in `known`, written with these settings; see `Inventory`."""
         self._known = known
         self._partition_separator = partition_separator
@@ -455,7 +486,10 @@ class NextListing:
                 (
                     closing(
                         table_dir,
-                        own_versions(self._known.versions.get(table_dir, {}), self._set_apart.get(table_dir, ())),
+                        own_versions(
+                            self._known.versions.get(table_dir, {}),
+                            self._set_apart.get(table_dir, ()),
+                        ),
                         self._known.of_table(table_dir),
                         checkpoint=checkpoint,
                         extension=self._extension,
@@ -472,7 +506,11 @@ class NextListing:
             closed = frozenset[str]().union(*(judged.closed for judged in self._closings.values()))
             # A table called t/449 may lie below version 449 of a table t.
             self.closed = closed - self._known.above
-            self.after = {name: mark for judged in self._closings.values() for name, mark in judged.after.items()}
+            self.after = {
+                name: mark
+                for judged in self._closings.values()
+                for name, mark in judged.after.items()
+            }
 
     def could_hide(self, folder: str, path: str) -> bool:
         """Return whether the latest listing that was not full could have left this file out."""
@@ -500,14 +538,20 @@ class LeftOutFiles:
         return left_out(path, self._latest)
 
     def judged(
-        self, before: Closing | None, now: Closing, table_dir: str, directories: Mapping[str, Directory]
+        self,
+        before: Closing | None,
+        now: Closing,
+        table_dir: str,
+        directories: Mapping[str, Directory],
     ) -> None:
         """Note what the next listing may leave out of a table, and what it was `before`.
 
         What the next listing shows again counts as left out until it has been shown.
         """
         marks = {} if before is None else before.after
-        raised = dict(_marked(name, mark) for name, mark in now.after.items() if marks.get(name) != mark)
+        raised = dict(
+            _marked(name, mark) for name, mark in now.after.items() if marks.get(name) != mark
+        )
         shown = {_marked(name, mark)[0]: 0 for name, mark in marks.items() if name not in now.after}
         # Both ways: directories that are newly closed, and those that are open again.
         changed = now.closed ^ (frozenset() if before is None else before.closed)
@@ -515,9 +559,15 @@ class LeftOutFiles:
             # A folder is closed by itself or with its whole version.
             above = {folder, f"{table_dir}/{directory.placed.version}"}
             if above & changed:
-                names = [sequence_name(folder, dispatcher, width) for dispatcher, width in directory.sequences]
+                names = [
+                    sequence_name(folder, dispatcher, width)
+                    for dispatcher, width in directory.sequences
+                ]
                 # Closed: TiCDC is done there for good. Open again: up to the mark, if there is one.
-                raised |= {name: EVERYTHING if above & now.closed else raised.get(name, 0) for name in names}
+                raised |= {
+                    name: EVERYTHING if above & now.closed else raised.get(name, 0)
+                    for name in names
+                }
         # What is raised now is not shown again after all.
         self._lowered = {name: 0 for name in self._lowered | shown if name not in raised}
         self._to_report |= raised

@@ -25,7 +25,13 @@ from datetime import UTC, datetime
 
 from storage_consumer.bucket.paths import with_all_above
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.model import CLOCK_MARGIN_MS, MAX_TSO, folder_of, is_ahead_of_clock, physical_ms
+from storage_consumer.model import (
+    CLOCK_MARGIN_MS,
+    MAX_TSO,
+    folder_of,
+    is_ahead_of_clock,
+    physical_ms,
+)
 from storage_consumer.telemetry import tso_time
 
 RESTART_MS = 600_000
@@ -163,7 +169,9 @@ WAY_ON = (
 )
 
 
-def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, place: str, way_on: str) -> tuple[str, int]:
+def doubts(
+    before: Before, there: Collection[tuple[str, int]], latest: int, place: str, way_on: str
+) -> tuple[str, int]:
     """Return a warning on a fully listed bucket and the TSO where files begin, or "" and 0.
 
     `there`: table directory and version of what it holds. `latest`: the value in its ``metadata``.
@@ -171,7 +179,9 @@ def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, plac
     this raises `ConfigError`.
     """
     # Nothing was read before, or nothing is there now: neither proves anything.
-    if not (before.checkpoint and there and (before.sequences or before.schema_files)) or _is_any_known(there, before):
+    if not (
+        before.checkpoint and there and (before.sequences or before.schema_files)
+    ) or _is_any_known(there, before):
         return "", 0
     # The oldest version shows how far back the files that are there begin.
     table_dir, first = min(there, key=lambda version: version[1])
@@ -229,5 +239,7 @@ def _is_any_known(there: Collection[tuple[str, int]], before: Before) -> bool:
         there = [each for each in there if each[1] <= applied]
     if any(version in before.schema_files for version in there):
         return True
-    folders = {folder for sequence in before.sequences for folder in with_all_above(folder_of(sequence))}
+    folders = {
+        folder for sequence in before.sequences for folder in with_all_above(folder_of(sequence))
+    }
     return any(f"{table_dir}/{version}" in folders for table_dir, version in there)

@@ -153,7 +153,11 @@ def parse_data_name(name: str) -> DataName | None:
 
 
 def place_directory(
-    folder: str, tables: Tables, date_separator: DateSeparator | None, *, partition_separator: bool | None
+    folder: str,
+    tables: Tables,
+    date_separator: DateSeparator | None,
+    *,
+    partition_separator: bool | None,
 ) -> DataDirectory | Ignored:
     """Return the table, version, partition and date that the directory of a data file stands for.
 
@@ -166,7 +170,9 @@ def place_directory(
     # The longest table directory leaves the shortest rest: version alone, then with one and with
     # two more segments.
     splits = [
-        ("/".join(segments[:-length]), tuple(segments[-length:])) for length in (1, 2, 3) if length < len(segments)
+        ("/".join(segments[:-length]), tuple(segments[-length:]))
+        for length in (1, 2, 3)
+        if length < len(segments)
     ]
     fitting = []
     for table_dir, rest in splits:
@@ -175,8 +181,12 @@ def place_directory(
         is_old = version is not None and None in tables.get(table_dir, {}).get(version, ())
         middles = () if version is None else _middles(rest[1:], None if is_old else date_separator)
         for partition, date in middles:
-            if version is not None and (partition is None or is_old or partition_separator is not False):
-                placed = DataDirectory(table_dir=table_dir, version=version, partition=partition, date=date)
+            if version is not None and (
+                partition is None or is_old or partition_separator is not False
+            ):
+                placed = DataDirectory(
+                    table_dir=table_dir, version=version, partition=partition, date=date
+                )
                 fitting.append(placed)
                 break
     for placed in fitting:
@@ -242,7 +252,9 @@ def _number(text: str, limit: int) -> int | None:
     return None
 
 
-def _middles(middle: tuple[str, ...], date_separator: DateSeparator | None) -> Iterator[tuple[int | None, str]]:
+def _middles(
+    middle: tuple[str, ...], date_separator: DateSeparator | None
+) -> Iterator[tuple[int | None, str]]:
     """Yield readings of the middle segments as partition and date, the preferred one first."""
     for separator in _DATES if date_separator is None else (date_separator,):
         others, date = (middle, "") if separator == "none" else (middle[:-1], "".join(middle[-1:]))
@@ -255,7 +267,9 @@ def _middles(middle: tuple[str, ...], date_separator: DateSeparator | None) -> I
 
 
 def _misfit(
-    splits: list[tuple[str, tuple[str, ...]]], tables: Tables | None, date_separator: DateSeparator | None
+    splits: list[tuple[str, tuple[str, ...]]],
+    tables: Tables | None,
+    date_separator: DateSeparator | None,
 ) -> Ignored | None:
     """Return the setting under which the contradicting directory would be TiCDC's.
 
@@ -264,7 +278,9 @@ def _misfit(
     """
     for table_dir, rest in splits:
         version = _number(rest[0], _MAX_UINT64)
-        if version is None or (version not in tables.get(table_dir, ()) if tables is not None else version < _ID_LIMIT):
+        if version is None or (
+            version not in tables.get(table_dir, ()) if tables is not None else version < _ID_LIMIT
+        ):
             continue
         # It fits the given date, so what does not fit is the partition.
         if any(_middles(rest[1:], date_separator)):

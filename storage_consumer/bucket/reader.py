@@ -13,7 +13,14 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from storage_consumer.bucket.inventory import Earlier, Findings, Inventory, shortened
-from storage_consumer.bucket.metadata import WAY_ON, Before, Metadata, ahead_of_clock, doubts, parse_metadata
+from storage_consumer.bucket.metadata import (
+    WAY_ON,
+    Before,
+    Metadata,
+    ahead_of_clock,
+    doubts,
+    parse_metadata,
+)
 from storage_consumer.bucket.paths import COPY, folder_above, is_of_file_system
 from storage_consumer.bucket.schema_file import directory_of, parse_schema_file
 from storage_consumer.bucket.storage import METADATA_BYTES, Storage, read_schema_file, whole
@@ -52,7 +59,9 @@ class DisplacedFolders:
         """Return whether a file is below one of them."""
         return bool(folder_above(path, self.folders))
 
-    def is_one(self, file: SchemaFile, name: TableName, roots: Collection[str], tables: Container[str]) -> bool:
+    def is_one(
+        self, file: SchemaFile, name: TableName, roots: Collection[str], tables: Container[str]
+    ) -> bool:
         """Return whether a schema file that names `name` is a copy; so is all beside and below it.
 
         To be asked of files in folders of few levels first. `roots`: folders that have a
@@ -77,7 +86,9 @@ class DisplacedFolders:
         is_whole = is_below and bool(name.table) and is_others
         folder = folder if is_whole else table_dir
         self.folders.add(folder)
-        self._untold[folder] = f"{file.stored.path} is the schema file of {name}, whose folder is {own}"
+        self._untold[folder] = (
+            f"{file.stored.path} is the schema file of {name}, whose folder is {own}"
+        )
         return True
 
     def warnings(self) -> Iterator[str]:
@@ -99,7 +110,9 @@ _OF_PARTITIONS = frozenset(
         DdlKind.ALTER_PARTITIONING,
     )
 )
-_NONE_FROM_HERE = frozenset((DdlKind.REMOVE_PARTITIONING, DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES))
+_NONE_FROM_HERE = frozenset(
+    (DdlKind.REMOVE_PARTITIONING, DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES)
+)
 _NAMED = 5
 
 
@@ -122,7 +135,11 @@ def partitioning(definition: TableDefinition) -> bool | None:
     # it is not warned of.
     if definition.ddl_type in _NONE_FROM_HERE:
         return False
-    found = tokens(definition.query) if definition.ddl_type in (DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES) else ()
+    found = (
+        tokens(definition.query)
+        if definition.ddl_type in (DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES)
+        else ()
+    )
     if not found or has_words(found, "LIKE", depth=0):
         return None
     at = find_words(found, "PARTITION", "BY", depth=0)
@@ -147,7 +164,9 @@ class SharedFolders:
         """Those with files outside of partitions' folders."""
         self._told: set[str] = set()
 
-    def warnings(self, schema_files: Iterable[tuple[str, TableDefinition]], files: Iterable[DataFile]) -> Iterator[str]:
+    def warnings(
+        self, schema_files: Iterable[tuple[str, TableDefinition]], files: Iterable[DataFile]
+    ) -> Iterator[str]:
         """Yield what is to be said of new files; `schema_files`: with their table directories."""
         touched = set[str]()
         for table_dir, definition in schema_files:
@@ -266,7 +285,9 @@ class Holding:
             return ()
         folders = {path: path.rpartition("/")[0] for path in self._held}
         ready = tuple(file for path, file in self._held.items() if folders[path] in self._known)
-        self._held = {path: file for path, file in self._held.items() if folders[path] not in self._known}
+        self._held = {
+            path: file for path, file in self._held.items() if folders[path] not in self._known
+        }
         # Last: a folder that this listing is the first to show has to wait for the next one.
         self._known.update(folders.values())
         return ready
@@ -276,7 +297,12 @@ class StorageReader:
     """Reads the storage, handing out each file once: TiDB's ReadFiles and ExposeNewFiles."""
 
     def __init__(
-        self, storage: Storage, upstream: Upstream, clock: Clock, *, full_listing_interval: float = 600.0
+        self,
+        storage: Storage,
+        upstream: Upstream,
+        clock: Clock,
+        *,
+        full_listing_interval: float = 600.0,
     ) -> None:
         """Expect `upstream`'s files in `storage`; `full_listing_interval`: `clock` seconds."""
         self._storage = storage
@@ -323,7 +349,9 @@ class StorageReader:
             # Only a listing that skips nothing shows whether anything is left of it.
             self._last_full = None
             judged, full = self._read_files(checkpoint)
-            self._before = Before(checkpoint=self._returned, sequences=(), schema_files=self._versions)
+            self._before = Before(
+                checkpoint=self._returned, sequences=(), schema_files=self._versions
+            )
         schema_files = tuple(self._read_schema_files())
         if self._inventory.forget(self._copies.folders):
             # Judged once more without them: what the paths of other files say means nothing here.
@@ -338,7 +366,11 @@ class StorageReader:
         files = (file for found in findings for file in found.data_files)
         data_files = tuple(file for file in files if not copies.holds(file.stored.path))
         contents = ((each.file.table_dir, each.content) for each in schema_files)
-        read = [(table_dir, content) for table_dir, content in contents if isinstance(content, TableDefinition)]
+        read = [
+            (table_dir, content)
+            for table_dir, content in contents
+            if isinstance(content, TableDefinition)
+        ]
         poll = Poll(
             checkpoint=checkpoint,
             checkpoint_is_new=checkpoint > self._returned,
@@ -409,7 +441,9 @@ class StorageReader:
         another changefeed.
         """
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
-        self._before = Before(checkpoint=checkpoint, applied=applied, sequences=finished.keys(), schema_files=kept)
+        self._before = Before(
+            checkpoint=checkpoint, applied=applied, sequences=finished.keys(), schema_files=kept
+        )
         self._versions |= set(kept)
         self._inventory.earlier = Earlier(finished, rereads=self._upstream.tells_time)
 
@@ -454,7 +488,9 @@ class StorageReader:
         # By path, since a file may have been replaced between two listings: then its former size
         # and tag no longer count.
         roots = frozenset[str]().union(*(found.roots for found in self._findings))
-        newest = {file.stored.path: file for found in self._findings for file in found.schema_files}.values()
+        newest = {
+            file.stored.path: file for found in self._findings for file in found.schema_files
+        }.values()
         # What lies deep may be a copy, which shows best beside what is in its place.
         for file in sorted(newest, key=lambda file: file.table_dir.count("/")):
             if self._copies.holds(file.stored.path):
@@ -462,7 +498,9 @@ class StorageReader:
             path = file.stored.path
             try:
                 content = b"".join(whole([read_schema_file(self._storage, path)], file.stored))
-                definition = parse_schema_file(content, path, file.version, file.checksum, table_dir=file.table_dir)
+                definition = parse_schema_file(
+                    content, path, file.version, file.checksum, table_dir=file.table_dir
+                )
             except FileNotFoundError:
                 gone = FilesMissing(
                     f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
@@ -479,7 +517,9 @@ class StorageReader:
             # A table directory of one segment: TiCDC writes it only if table ids are the paths.
             if self._warns_of_ids and definition.name.table and "/" not in file.table_dir:
                 self._warns_of_ids = False
-                definition = replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
+                definition = replace(
+                    definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}")
+                )
             if self._copies.is_one(file, definition.name, roots, self._inventory.tables()):
                 continue
             if parsed(definition).is_astray:
@@ -562,7 +602,9 @@ class StorageReader:
         if upstream.date_separator is not None:
             settings.append(f"date-separator={upstream.date_separator}")
         if upstream.partition_separator is not None:
-            settings.append(f"enable-partition-separator={str(upstream.partition_separator).lower()}")
+            settings.append(
+                f"enable-partition-separator={str(upstream.partition_separator).lower()}"
+            )
         if found.contradictions:
             raise ConfigError(
                 f"the paths contradict the settings {', '.join(settings)}: "

@@ -12,7 +12,14 @@ import msgspec
 from storage_consumer.bucket.paths import SchemaPath, parse_other
 from storage_consumer.bucket.storage import Storage, read_schema_file
 from storage_consumer.errors import MalformedSchemaFile
-from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, TableVersion, folded_name
+from storage_consumer.model import (
+    DdlKind,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    TableVersion,
+    folded_name,
+)
 from storage_consumer.plan.steps import key_of
 from storage_consumer.sql.tokens import tokens
 
@@ -67,7 +74,9 @@ class _Document(msgspec.Struct, rename="pascal"):
     type: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TYPE)] | None = None
 
 
-def parse_schema_file(content: bytes, path: str, version: int, checksum: int | None, table_dir: str) -> TableDefinition:
+def parse_schema_file(
+    content: bytes, path: str, version: int, checksum: int | None, table_dir: str
+) -> TableDefinition:
     """Return a schema file's definition; the other arguments are what its path says.
 
     `checksum` is None in the older layout, whose file names have none: then it is computed from the
@@ -91,7 +100,9 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
         fail(f"TableVersion is {document.table_version}, but the file's name says {version}")
     columns = tuple(map(_column, document.table_columns or ()))
     if document.table_columns_total != len(columns):
-        fail(f"TableColumnsTotal is {document.table_columns_total}, but TableColumns has {len(columns)} entries")
+        fail(
+            f"TableColumnsTotal is {document.table_columns_total}, but TableColumns has {len(columns)} entries"
+        )
     seen: set[str] = set()
     for column in columns:
         # TiDB finds names of columns equal whatever their case.
@@ -101,17 +112,24 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
     name, name_warnings = _identity(document.schema, document.table, table_dir)
     # Here one table halts for it; the state, which cannot keep it, would refuse it for all.
     # Their key is as long as both together, and longer where they hold backquotes.
-    if max(len(name.schema), len(name.table)) > LONGEST_NAME or len(key_of(name)) > LONGEST_DIRECTORY:
+    if (
+        max(len(name.schema), len(name.table)) > LONGEST_NAME
+        or len(key_of(name)) > LONGEST_DIRECTORY
+    ):
         fail(f"Schema or Table has more than {LONGEST_NAME} characters")
     if len(table_dir) > LONGEST_DIRECTORY or len(path) > LONGEST_PATH:
-        fail(f"its directory has more than {LONGEST_DIRECTORY} characters, or its path more than {LONGEST_PATH}")
+        fail(
+            f"its directory has more than {LONGEST_DIRECTORY} characters, or its path more than {LONGEST_PATH}"
+        )
     query = document.query
     computed = schema_checksum(content.decode())
     verified = ""
     if checksum is not None and computed is None:
         verified = "the checksum can't be verified: the file is not laid out as TiCDC writes it"
     elif checksum not in (None, computed):
-        verified = f"checksum of the columns is {computed:010d}, but the file's name says {checksum:010d}"
+        verified = (
+            f"checksum of the columns is {computed:010d}, but the file's name says {checksum:010d}"
+        )
     # A plain integer, since the state stores it by a driver that knows no other.
     return TableDefinition(
         name=name,
@@ -133,7 +151,9 @@ def read_definition(storage: Storage, path: str) -> TableDefinition:
     found = parse_other(path)
     assert isinstance(found, SchemaPath), path
     content = read_schema_file(storage, path)
-    return parse_schema_file(content, path, found.version, found.checksum, table_dir=found.table_dir)
+    return parse_schema_file(
+        content, path, found.version, found.checksum, table_dir=found.table_dir
+    )
 
 
 def schema_checksum(text: str) -> int | None:
@@ -146,7 +166,11 @@ def schema_checksum(text: str) -> int | None:
     """
     # Four spaces of indentation are the fields of the file itself; deeper ones belong to columns.
     lines = text.split("\n")
-    heads = {line.split(":", 1)[0].strip(): line.rstrip(",") for line in lines if line.startswith('    "')}
+    heads = {
+        line.split(":", 1)[0].strip(): line.rstrip(",")
+        for line in lines
+        if line.startswith('    "')
+    }
     wanted = [heads.get(f'"{field}"') for field in ("Table", "Schema", "TableColumnsTotal")]
     found: list[tuple[bytes, str]] = []
     start = None
@@ -168,7 +192,9 @@ def schema_checksum(text: str) -> int | None:
     blocks = [block for _, block in sorted(found, key=lambda entry: entry[0])]
     table, schema, total = (line or "" for line in wanted)
     joined = "[\n" + ",\n".join(blocks) + "\n    ]" if blocks else "[]"
-    hashed = f'{{\n{table},\n{schema},\n    "Version": 0,\n    "TableColumns": {joined},\n{total}\n}}'
+    hashed = (
+        f'{{\n{table},\n{schema},\n    "Version": 0,\n    "TableColumns": {joined},\n{total}\n}}'
+    )
     return zlib.crc32(hashed.encode("utf-8", "surrogatepass"))
 
 
@@ -184,7 +210,9 @@ def _column(entry: _Entry) -> TableColumn:
         nullable=entry.column_nullable is not False,
         is_pk=bool(entry.column_is_pk),
         # TiCDC writes strings; numbers occur in its own tests.
-        default=default if default is None or isinstance(default, str) else msgspec.json.encode(default).decode(),
+        default=default
+        if default is None or isinstance(default, str)
+        else msgspec.json.encode(default).decode(),
         elements=entry.column_elems or (),
     )
 
@@ -197,8 +225,12 @@ def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple
         return stated, ()
     swapped = TableName(schema=table, table=schema)
     if table and table_dir == directory_of(swapped):
-        return swapped, (f"Schema {schema!r} and Table {table!r} are swapped relative to the path; read as {swapped}",)
-    return stated, (f"the path says {table_dir!r}, Schema and Table say {stated}; the latter is used",)
+        return swapped, (
+            f"Schema {schema!r} and Table {table!r} are swapped relative to the path; read as {swapped}",
+        )
+    return stated, (
+        f"the path says {table_dir!r}, Schema and Table say {stated}; the latter is used",
+    )
 
 
 def directory_of(name: TableName) -> str:

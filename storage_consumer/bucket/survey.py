@@ -67,7 +67,9 @@ class SurveyedFolder:
         self.size += stored.size
         self.extensions[name.extension] += 1
         # As written, since leading zeros show the width that TiCDC pads to.
-        digits = len(stored.path.rpartition("/")[2].rpartition(".")[0].removeprefix("CDC").rpartition("_")[2])
+        digits = len(
+            stored.path.rpartition("/")[2].rpartition(".")[0].removeprefix("CDC").rpartition("_")[2]
+        )
         self.widths.add(digits)
         if self.first is None or stored.path < self.first.path:
             self.first = stored
@@ -75,7 +77,9 @@ class SurveyedFolder:
             self.last = stored
         if self.largest is None or stored.size > self.largest.size:
             self.largest = stored
-        span = self.sequences.setdefault((name.dispatcher, name.width), [name.number, name.number, 0])
+        span = self.sequences.setdefault(
+            (name.dispatcher, name.width), [name.number, name.number, 0]
+        )
         span[:] = [min(span[0], name.number), max(span[1], name.number), span[2] + 1]
 
     @property
@@ -159,7 +163,10 @@ def survey(listing: Iterable[StoredObject]) -> Survey:
             seen.ignore(parsed.reason, stored.path)
     # Placing needs all schema files; a listing shows data directories (digits) before meta/.
     nothing = frozenset[int | None]()
-    tables = {each: dict.fromkeys(seen.versions(each), nothing) for each in {*seen.schemas, *seen.old_schemas}}
+    tables = {
+        each: dict.fromkeys(seen.versions(each), nothing)
+        for each in {*seen.schemas, *seen.old_schemas}
+    }
     for folder in seen.folders.values():
         placed = place_directory(folder.path, tables, None, partition_separator=None)
         if isinstance(placed, DataDirectory) and placed.version in tables.get(placed.table_dir, ()):
@@ -238,10 +245,13 @@ class Samples:
                 continue
             # From the last rename on: before it the directory was another table's.
             upto = sorted(
-                (each for each in definitions if each.version <= folder.version), key=lambda each: each.version
+                (each for each in definitions if each.version <= folder.version),
+                key=lambda each: each.version,
             )
             renames = [
-                place for place, each in enumerate(upto) if (pair := parsed(each).renamed) and pair[0] != pair[1]
+                place
+                for place, each in enumerate(upto)
+                if (pair := parsed(each).renamed) and pair[0] != pair[1]
             ]
             newest |= {stored.path} if stored == folder.last else set()
             self.files.append(
@@ -255,8 +265,12 @@ class Samples:
             )
         self.files = _as_far_as_written(self.files, newest)
         # Of each table without a sample the newest schema file, up to the limit.
-        for table_dir in sorted({*self.seen.schemas, *self.seen.old_schemas} - self.definitions.keys()):
-            if self.schema_files < MOST_SCHEMA_FILES and (versions := self.seen.versions(table_dir)):
+        for table_dir in sorted(
+            {*self.seen.schemas, *self.seen.old_schemas} - self.definitions.keys()
+        ):
+            if self.schema_files < MOST_SCHEMA_FILES and (
+                versions := self.seen.versions(table_dir)
+            ):
                 self.definitions[table_dir] = list(self.read([versions[max(versions)]]))
 
     def _definitions_of(self, table_dir: str, version: int) -> list[TableDefinition]:
@@ -293,7 +307,11 @@ def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[S
     """
     whole = [sample.content for sample in samples if sample.complete and sample.content]
     # Files that others follow are whole.
-    surely = [sample.content for sample in samples if sample.complete and sample.content and sample.path not in newest]
+    surely = [
+        sample.content
+        for sample in samples
+        if sample.complete and sample.content and sample.path not in newest
+    ]
     ends = Counter(content[-1] for content in surely or whole)
     usual = max(ends, key=lambda end: ends[end], default=None)
     begins = {content[0] for content in whole if content[-1] == usual}
@@ -301,7 +319,12 @@ def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[S
     def is_cut(sample: Sample) -> bool:
         content = sample.content
         # What does not even begin like the others is damaged.
-        return sample.path in newest and bool(content) and content[-1] != usual and content[0] in begins
+        return (
+            sample.path in newest
+            and bool(content)
+            and content[-1] != usual
+            and content[0] in begins
+        )
 
     return [replace(sample, complete=False) if is_cut(sample) else sample for sample in samples]
 
@@ -317,12 +340,19 @@ def leave_out_copies(storage: Storage, seen: Survey) -> None:
     # A folder in which a database's tables may lie is not left out as a whole.
     roots = {root for root in seen.roots if not any(each.startswith(f"{root}/") for each in flat)}
     for table_dir in sorted(tables, key=lambda each: (each.count("/"), each)):
-        if (table_dir.count("/") > 1 or is_of_file_system(table_dir)) and not copies.holds(f"{table_dir}/"):
+        if (table_dir.count("/") > 1 or is_of_file_system(table_dir)) and not copies.holds(
+            f"{table_dir}/"
+        ):
             versions = seen.versions(table_dir)
             stored = versions[max(versions)][0]
             # Its oddities are reported where it is read for the table.
             for found in Samples(storage, seen).read([[stored]]):
-                file = SchemaFile(stored=stored, table_dir=table_dir, version=found.version, checksum=found.checksum)
+                file = SchemaFile(
+                    stored=stored,
+                    table_dir=table_dir,
+                    version=found.version,
+                    checksum=found.checksum,
+                )
                 copies.is_one(file, found.name, roots, tables)
     seen.without(copies)
 
@@ -331,7 +361,11 @@ def _chosen(seen: Survey) -> list[tuple[SurveyedFolder, StoredObject]]:
     """Return files of all tables in turn: the newest directory's largest, its last, then older."""
     by_table: dict[str, list[tuple[SurveyedFolder, StoredObject]]] = {}
     for folder in sorted(seen.placed(), key=lambda each: (each.version, each.path), reverse=True):
-        files = {file.path: file for file in (folder.largest, folder.last, folder.first) if file is not None}
+        files = {
+            file.path: file
+            for file in (folder.largest, folder.last, folder.first)
+            if file is not None
+        }
         by_table.setdefault(folder.table_dir, []).extend((folder, file) for file in files.values())
     # Tables in turn, the largest first: one table with many files must not use up the limit.
     turns = sorted(by_table.values(), key=lambda files: -sum(file.size for _, file in files))

@@ -11,8 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import TableColumn, TableDefinition, folded_name
-from storage_consumer.sql.statement import INDEX_WORDS, Column, Statement, creates_as_listed, statement_of
-from storage_consumer.sql.tokens import NAMES, Token, closing, elements, find_words, has_words, tokens
+from storage_consumer.sql.statement import (
+    INDEX_WORDS,
+    Column,
+    Statement,
+    creates_as_listed,
+    statement_of,
+)
+from storage_consumer.sql.tokens import (
+    NAMES,
+    Token,
+    closing,
+    elements,
+    find_words,
+    has_words,
+    tokens,
+)
 
 _WIDTHS: Mapping[str, tuple[int, int]] = {
     "TINYINT": (4, 3),
@@ -40,7 +54,16 @@ _ALWAYS_UNSIGNED = frozenset(("BIT", "YEAR"))
 _BINARY = ("_bin", "binary")
 """How the names of collations end that compare bytes."""
 _ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
-_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_ESCAPED = {
+    "0": "\0",
+    "b": "\b",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "Z": "\x1a",
+    "%": "\\%",
+    "_": "\\_",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +79,9 @@ class CreatedTable:
     @property
     def carried(self) -> tuple[TableColumn, ...]:
         """The columns that rows in an export have, in order: all that are not generated."""
-        return tuple(column for column in self.columns if folded_name(column.name) not in self.generated)
+        return tuple(
+            column for column in self.columns if folded_name(column.name) not in self.generated
+        )
 
 
 def is_temporary(statement: str) -> bool:
@@ -70,7 +95,11 @@ def read_create_table(statement: str) -> CreatedTable:
     found = statement_of(statement).tokens
     # mydumper writes IF NOT EXISTS for some.
     at = 2 + 3 * has_words(found[2:5], "IF", "NOT", "EXISTS")
-    if not has_words(found[:2], "CREATE", "TABLE") or at + 1 >= len(found) or found[at].kind not in NAMES:
+    if (
+        not has_words(found[:2], "CREATE", "TABLE")
+        or at + 1 >= len(found)
+        or found[at].kind not in NAMES
+    ):
         raise ValueError("it is not a CREATE TABLE")
     table = _table(statement, at + 1)
     if not table.columns or not all(column.type for column in table.columns):
@@ -84,7 +113,9 @@ def read_create_table(statement: str) -> CreatedTable:
     return CreatedTable(
         name=found[at].name,
         columns=tuple(_column(statement, column, key) for column in table.columns),
-        generated=frozenset(folded_name(column.name) for column in table.columns if column.generated[0] > 0),
+        generated=frozenset(
+            folded_name(column.name) for column in table.columns if column.generated[0] > 0
+        ),
     )
 
 
@@ -132,7 +163,9 @@ def binary_columns(statement: str) -> frozenset[str]:
     table = _table(statement)
     usual = _collation(table.tokens[table.body[1] :])
     columns = {folded_name(column.name): column.tokens for column in table.columns}
-    return frozenset(name for name, part in columns.items() if (_collation(part) or usual).endswith(_BINARY))
+    return frozenset(
+        name for name, part in columns.items() if (_collation(part) or usual).endswith(_BINARY)
+    )
 
 
 def _collation(found: Sequence[Token]) -> str:
@@ -203,7 +236,9 @@ def _default(statement: str, column: Column) -> str | None:
 
 def string_value(literal: str) -> str:
     """Return the value of a string literal in single quotes."""
-    return _ESCAPE.sub(lambda match: "'" if match[1] is None else _ESCAPED.get(match[1], match[1]), literal[1:-1])
+    return _ESCAPE.sub(
+        lambda match: "'" if match[1] is None else _ESCAPED.get(match[1], match[1]), literal[1:-1]
+    )
 
 
 _LISTED = ("ENUM", "SET")
@@ -223,14 +258,19 @@ def generated_columns(query: str, *, stored: bool | None = None) -> frozenset[st
     )
 
 
-def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition]) -> frozenset[str] | None:
+def known_virtual(
+    definition: TableDefinition, history: Iterable[TableDefinition]
+) -> frozenset[str] | None:
     """Return a version's virtual generated columns; None if its history leaves doubts.
 
     `history`: what was read of the table's schema files. It suffices if it has the table's CREATE
     TABLE with its columns.
     """
     # Later statements do not count: they changed rows of later directories only.
-    past = sorted((each for each in history if each.version <= definition.version), key=lambda each: each.version)
+    past = sorted(
+        (each for each in history if each.version <= definition.version),
+        key=lambda each: each.version,
+    )
     begin = max((place for place, each in enumerate(past) if creates_as_listed(each)), default=None)
     if begin is None:
         return None
@@ -250,14 +290,20 @@ def _followed(steps: Iterable[TableDefinition], *, stored: bool) -> frozenset[st
     return generated
 
 
-def generated_after(before: frozenset[str], step: TableDefinition, *, stored: bool) -> frozenset[str]:
+def generated_after(
+    before: frozenset[str], step: TableDefinition, *, stored: bool
+) -> frozenset[str]:
     """Return folded names of generated columns after a statement, given those `before` it."""
     statement = statement_of(step.query)
     renamed = statement.renamed
     moved = {new for new, old in renamed.items() if old in before}
     kept = frozenset[str]() if creates_as_listed(step) else before - {*renamed, *renamed.values()}
     # Who is defined anew is an ordinary column, unless the statement says more.
-    anew = {folded_name(column.name) for column in statement.columns if column.verb in ("MODIFY", "CHANGE")}
+    anew = {
+        folded_name(column.name)
+        for column in statement.columns
+        if column.verb in ("MODIFY", "CHANGE")
+    }
     found = ((kept | moved) - anew) | generated_columns(step.query, stored=stored)
     # A column that is no longer listed was dropped; its name may come back as an ordinary one.
     return found & {folded_name(column.name) for column in step.columns} if step.columns else found
@@ -293,7 +339,9 @@ def known_members(history: Iterable[TableDefinition]) -> Members:
         renamed = statement_of(each.query).renamed
         there = {folded_name(column.name) for column in each.columns}
         moved = {new: known[old] for new, old in renamed.items() if old in known}
-        known = {name: found for name, found in known.items() if name not in renamed.values()} | moved
+        known = {
+            name: found for name, found in known.items() if name not in renamed.values()
+        } | moved
         known |= members(each.query)
         # Its name may come back as a column of another kind.
         known = {name: found for name, found in known.items() if name in there or not each.columns}

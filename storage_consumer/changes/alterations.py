@@ -16,14 +16,23 @@ from typing import Literal, NamedTuple
 
 from storage_consumer.bucket.table_statements import generated_columns, string_value
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import DdlKind, ParsedDdl, TableColumn, TableDefinition, TableName, folded_name
+from storage_consumer.model import (
+    DdlKind,
+    ParsedDdl,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    folded_name,
+)
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.statement import Column, Statement, column_at, statement_of
 from storage_consumer.sql.tokens import Token, closing, has_words, tokens
 from storage_consumer.telemetry import tso_time
 
 _DROPS = frozenset((DdlKind.DROP_TABLE, DdlKind.DROP_VIEW))
-_OF_PARTITIONS = frozenset((DdlKind.DROP_PARTITION, DdlKind.TRUNCATE_PARTITION, DdlKind.EXCHANGE_PARTITION))
+_OF_PARTITIONS = frozenset(
+    (DdlKind.DROP_PARTITION, DdlKind.TRUNCATE_PARTITION, DdlKind.EXCHANGE_PARTITION)
+)
 _TOOK: dict[int, str] = {
     DdlKind.TRUNCATE_TABLE: "took all rows away",
     DdlKind.DROP_TABLE: "dropped the table",
@@ -57,7 +66,13 @@ def effect(definition: TableDefinition, name: TableName) -> str:
     ddl, own = parsed(definition), definition.name.folded()
     if not own.table:
         is_drop = ddl.head[:1] == ("DROP",)
-        did = "dropped the table with its database" if is_drop else "brought back rows" if brings_back(ddl) else ""
+        did = (
+            "dropped the table with its database"
+            if is_drop
+            else "brought back rows"
+            if brings_back(ddl)
+            else ""
+        )
         return did if own.schema == name.schema else ""
     if ddl.rename is not None:
         old, new = ddl.rename.folded
@@ -117,7 +132,11 @@ def default_in(query: str, name: str) -> GivenDefault:
     for column in statement_of(query).columns:
         if folded_name(column.name) == name and column.verb in ("", "ADD"):
             given = column.defaults()
-            return _literal(query, column.tokens[given[0] :], is_whole=False) if given else GivenDefault(kind="none")
+            return (
+                _literal(query, column.tokens[given[0] :], is_whole=False)
+                if given
+                else GivenDefault(kind="none")
+            )
     return GivenDefault(kind="unseen")
 
 
@@ -143,9 +162,18 @@ def _literal(query: str, part: Sequence[Token], *, is_whole: bool) -> GivenDefau
         )
     if number := _NUMBER.match(query, first.start):
         is_rest = is_whole and number.end() != rest[-1].end
-        return GivenDefault(kind="expression") if is_rest else GivenDefault(kind="number", text=number[0])
+        return (
+            GivenDefault(kind="expression")
+            if is_rest
+            else GivenDefault(kind="number", text=number[0])
+        )
     # A word, or a symbol.
-    is_prefix = first.upper in _PREFIXED and len(rest) > 1 and rest[1].kind == "string" and rest[1].start == first.end
+    is_prefix = (
+        first.upper in _PREFIXED
+        and len(rest) > 1
+        and rest[1].kind == "string"
+        and rest[1].start == first.end
+    )
     if is_whole and len(rest) > 1 + is_prefix:
         return GivenDefault(kind="expression")
     if first.upper == "NULL":
@@ -204,7 +232,10 @@ def origins(
         # A statement on the table alone may come without its columns.
         if not step.columns:
             continue
-        renamed, virtual = statement_of(step.query).renamed, generated_columns(step.query, stored=False)
+        renamed, virtual = (
+            statement_of(step.query).renamed,
+            generated_columns(step.query, stored=False),
+        )
         may_rewrite = bool(_CHANGING & {token.upper for token in tokens(step.query)})
         after = {folded_name(column.name): column for column in step.columns}
         carried: dict[str, Origin] = {}
@@ -245,9 +276,13 @@ def keeps_values(before: TableColumn, after: TableColumn) -> bool:
         for kinds in _GROWING:
             if before.type in kinds and after.type in kinds:
                 return kinds.index(before.type) <= kinds.index(after.type)
-        return (before.type, after.type) == ("CHAR", "VARCHAR") and (before.precision or 0) <= (after.precision or 0)
+        return (before.type, after.type) == ("CHAR", "VARCHAR") and (before.precision or 0) <= (
+            after.precision or 0
+        )
     if before.type in _LISTED:
-        return bool(after.elements) and after.elements[: len(before.elements)] == before.elements != ()
+        return (
+            bool(after.elements) and after.elements[: len(before.elements)] == before.elements != ()
+        )
     if before.type == "DECIMAL":
         digits = [(each.precision or 10) - (each.scale or 0) for each in (before, after)]
         return digits[0] <= digits[1] and (before.scale or 0) <= (after.scale or 0)
@@ -256,7 +291,9 @@ def keeps_values(before: TableColumn, after: TableColumn) -> bool:
     if before.type in _FIXED:
         return (before.precision, before.scale) == (after.precision, after.scale)
     # A whole number's is how wide it is shown, and a text's how long it may be.
-    return before.type in _WHOLE or (before.precision or 0) <= (after.precision or before.precision or 0)
+    return before.type in _WHOLE or (before.precision or 0) <= (
+        after.precision or before.precision or 0
+    )
 
 
 def _added_with(column: TableColumn, step: TableDefinition) -> Origin:
@@ -266,7 +303,13 @@ def _added_with(column: TableColumn, step: TableDefinition) -> Origin:
     text = given.text if column.default is None else column.default
     if text is None and column.nullable and given.kind == "none":
         return Origin(name=None)
-    implicit = "0" if column.type in _NUMBERS else "" if column.type in TEXTS and given.kind == "none" else None
+    implicit = (
+        "0"
+        if column.type in _NUMBERS
+        else ""
+        if column.type in TEXTS and given.kind == "none"
+        else None
+    )
     value = implicit if text is None else text
     # An expression is a default that each row has for itself; a schema file does not tell it from a
     # text.
@@ -296,7 +339,9 @@ def _is_constant(column: TableColumn, value: str, kind: str) -> bool:
             return False
         is_exact = not found[2] and len(found[1] or "") <= scale
         # Those of a schema file are rounded, except decimals.
-        return is_exact or (column.type != "DECIMAL" and (column.default is not None or column.scale is None))
+        return is_exact or (
+            column.type != "DECIMAL" and (column.default is not None or column.scale is None)
+        )
     if column.type in _TIMES:
         found = re.fullmatch(r"\d{4}-\d{2}-\d{2}( \d{2}:\d{2}:\d{2}(?:\.(\d+))?)?", value)
         if found is None or (column.type == "DATE" and found[1]):
@@ -361,7 +406,9 @@ def history_at(name: TableName, commit_ts: int, known: Sequence[TableDefinition]
         subject = parsed(definition).subject.folded()
         if not subject.table:
             if parsed(definition).head[:1] == ("DROP",):
-                tables = {name: table for name, table in tables.items() if name.schema != subject.schema}
+                tables = {
+                    name: table for name, table in tables.items() if name.schema != subject.schema
+                }
         elif definition.ddl_type in _DROPS:
             tables.pop(subject, None)
         else:
@@ -372,7 +419,9 @@ def history_at(name: TableName, commit_ts: int, known: Sequence[TableDefinition]
     return found
 
 
-def _add_step(definition: TableDefinition, subject: TableName, tables: dict[TableName, TableHistory]) -> None:
+def _add_step(
+    definition: TableDefinition, subject: TableName, tables: dict[TableName, TableHistory]
+) -> None:
     """Add a step to a table, which it may have made, emptied or renamed."""
     ddl, version = parsed(definition), definition.version
     if ddl.rename is not None and ddl.rename.from_anywhere:
@@ -409,7 +458,10 @@ def _loss(definition: TableDefinition, table: TableHistory) -> str:
     before = next((step for step in reversed(table.steps) if step.columns), None)
     if definition.is_ddl or before is None or not definition.columns:
         return ""
-    then, now = ([(folded_name(c.name), c.type, c.unsigned, c.scale) for c in d.columns] for d in (before, definition))
+    then, now = (
+        [(folded_name(c.name), c.type, c.unsigned, c.scale) for c in d.columns]
+        for d in (before, definition)
+    )
     return "" if then == now else "the structure changed and no statement shows how"
 
 
@@ -458,7 +510,9 @@ def _in_short(definition: TableDefinition) -> str:
     return f"{definition.query.strip()[:200]!r} (version {definition.version}, {tso_time(definition.version)})"
 
 
-def alterations(name: TableName, low: int, known: Sequence[TableDefinition]) -> Iterator[Alteration]:
+def alterations(
+    name: TableName, low: int, known: Sequence[TableDefinition]
+) -> Iterator[Alteration]:
     """Yield what became of a table after `low` (exclusive), in order.
 
     `known`: all definitions, in running order.
@@ -495,14 +549,22 @@ class _Table:
         if moved := effect(definition, self.name):
             return moved
         if not definition.is_ddl:
-            before, after = ({_looks(column) for column in each} for each in (self.columns, definition.columns))
+            before, after = (
+                {_looks(column) for column in each} for each in (self.columns, definition.columns)
+            )
             is_same = not before or not after or before == after
-            return "" if is_same else "shows another structure, and no statement says how it came about"
+            return (
+                ""
+                if is_same
+                else "shows another structure, and no statement says how it came about"
+            )
         ddl = parsed(definition)
         if ddl.creates_table:
             return "made the table"
         statement = statement_of(definition.query.strip().removesuffix(";"))
-        if statement.head[:1] in (("CREATE",), ("DROP",)) and has_words(statement.tokens[:3], "INDEX"):
+        if statement.head[:1] in (("CREATE",), ("DROP",)) and has_words(
+            statement.tokens[:3], "INDEX"
+        ):
             return ""
         if statement.head != ("ALTER", "TABLE"):
             return _UNKNOWN
@@ -515,7 +577,9 @@ class _Table:
                 name = part[column_at(part)].name if column_at(part) > 0 else ""
                 if first != "ADD" and folded_name(name) in self.added:
                     return f"changed column {name}, which was added before"
-            elif second not in _HARMLESS.get(first, ()) and (first not in _OPTIONS or len(part) > _OPTION_SIZE):
+            elif second not in _HARMLESS.get(first, ()) and (
+                first not in _OPTIONS or len(part) > _OPTION_SIZE
+            ):
                 return _UNKNOWN
         return ""
 
@@ -524,7 +588,10 @@ class _Table:
         if not definition.columns or not self.columns:
             # What a statement on columns did is not known then.
             return _UNKNOWN if any(map(_is_on_columns, statement.elements)) else ""
-        before, after = ({folded_name(each.name): each for each in them} for them in (self.columns, definition.columns))
+        before, after = (
+            {folded_name(each.name): each for each in them}
+            for them in (self.columns, definition.columns)
+        )
         for new, old in statement.renamed.items():
             if old in before:
                 return f"gave column {before[old].name} the name {after[new].name if new in after else new}"
@@ -551,7 +618,10 @@ class _Table:
             return ""
         if part is not None and has_words(part.tokens, "ON", "UPDATE", depth=part.tokens[0].depth):
             return f"added column {column.name}, which any update of a row sets"
-        is_without = column.default is None and default_in(definition.query, name).kind in ("none", "unseen")
+        is_without = column.default is None and default_in(definition.query, name).kind in (
+            "none",
+            "unseen",
+        )
         if not column.nullable and is_without:
             return f"added column {column.name}, which is NOT NULL and has no default"
         # Where rows have one value of it, NULL or a constant, its statement tells which.
@@ -563,12 +633,21 @@ class _Table:
 def _is_on_columns(part: Sequence[Token]) -> bool:
     words = [token.upper for token in part[:3]]
     if words[:1] in (["DROP"], ["RENAME"]):
-        return words[1:2] == ["COLUMN"] or (words[0] == "DROP" and words[1:2] != ["PRIMARY"] and words[1] not in _PARTS)
+        return words[1:2] == ["COLUMN"] or (
+            words[0] == "DROP" and words[1:2] != ["PRIMARY"] and words[1] not in _PARTS
+        )
     return column_at(part) > 0 or (words[:1] == ["ADD"] and "(" in words[1:3])
 
 
 def _looks(column: TableColumn) -> tuple[object, ...]:
-    return folded_name(column.name), column.type, column.unsigned, column.scale, column.nullable, column.is_pk
+    return (
+        folded_name(column.name),
+        column.type,
+        column.unsigned,
+        column.scale,
+        column.nullable,
+        column.is_pk,
+    )
 
 
 def _key(columns: _Columns) -> list[str]:

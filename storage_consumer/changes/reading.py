@@ -60,8 +60,12 @@ def once(changes: Sequence[Ranked]) -> list[Change]:
             names = [column.name for column in structure.columns]
             content = change.operation, frozenset(zip(names, change.values, strict=True))
             by_content[content].append((rank, change))
-            orders.append((order_of(rank, change.row, upsert=change.operation not in _DELETES), content))
-    kinds_kept = ({UPDATE: kinds[UPDATE]} if UPDATE in kinds else kinds for kinds in by_key.values())
+            orders.append(
+                (order_of(rank, change.row, upsert=change.operation not in _DELETES), content)
+            )
+    kinds_kept = (
+        {UPDATE: kinds[UPDATE]} if UPDATE in kinds else kinds for kinds in by_key.values()
+    )
     kept = list(chain.from_iterable(kinds.values() for kinds in kinds_kept))
     kept += [by_content[content].pop(0) for _, content in delivered_once(orders)]
     return [change for _, change in sorted(kept, key=_rank_of)]
@@ -150,7 +154,10 @@ class Ordered:
 
     def parts(self) -> Iterator[tuple[int, int, list[FileSpan]]]:
         """Yield the window's slices: borders (exclusive, inclusive), and files with rows there."""
-        files = sorted(self.window.files, key=lambda work: (work.file.version, work.file.table_dir, work.file.order))
+        files = sorted(
+            self.window.files,
+            key=lambda work: (work.file.version, work.file.table_dir, work.file.order),
+        )
         everything = [
             FileSpan(rank=rank, work=work, first=self.window.low + 1, last=self.window.high)
             for rank, work in enumerate(files)
@@ -169,7 +176,9 @@ class Ordered:
         """Return the counts of a file's rows at or below a commit-ts, and beyond."""
         tally = Tally()
         with self.whole_rows(work, tally):
-            for _ in self.decoder.changes(self.read(work, CommitRange(low=border, high=border), tally)):
+            for _ in self.decoder.changes(
+                self.read(work, CommitRange(low=border, high=border), tally)
+            ):
                 pass
         return tally
 
@@ -182,7 +191,9 @@ class Ordered:
         with self.whole_rows(work, tally):
             for row in self.decoder.rows(self.read(work, commit_range, tally)):
                 for number, ts, operation, values, old in in_parts(row, work.structure.key):
-                    change = Change(ts, operation, values, old, work.structure, work.file.stored.path, number)
+                    change = Change(
+                        ts, operation, values, old, work.structure, work.file.stored.path, number
+                    )
                     yield change.without_absent() if work.structure.layout.may_lack else change
         self.skipped.update(tally.skipped)
 
@@ -242,7 +253,9 @@ def _there(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
     try:
         yield from blocks
     except FileNotFoundError as fault:
-        raise FilesMissing(f"{path} was removed or exchanged while it was read: look again") from fault
+        raise FilesMissing(
+            f"{path} was removed or exchanged while it was read: look again"
+        ) from fault
 
 
 def in_parts(change: RowChange, key: Sequence[int], *, both: bool = False) -> list[RowChange]:
@@ -343,7 +356,9 @@ class Feed:
         """That of the data files."""
         self.contents = Contents(storage, upstream, clock, Filter(rules, only=only))
 
-    def events(self, low: int, high: int | None = None, wanted: Wanted = lambda _: True) -> Iterator[Event]:
+    def events(
+        self, low: int, high: int | None = None, wanted: Wanted = lambda _: True
+    ) -> Iterator[Event]:
         """Yield what committed after `low` (exclusive) to `high` (inclusive; None: checkpoint).
 
         The checkpoint is the bucket's.
@@ -415,7 +430,9 @@ class Feed:
             if not wait():
                 return
 
-    def _next(self, rows: int, statements: int, missing: Patience, silent: Patience) -> Window | None:
+    def _next(
+        self, rows: int, statements: int, missing: Patience, silent: Patience
+    ) -> Window | None:
         """Poll the bucket and return what is new; None if nothing is, or it cannot be read."""
         window = None
         try:
@@ -439,7 +456,9 @@ class Feed:
         silent.end()
         return window
 
-    def _persistently(self, window: Window, wanted: Wanted, silent: Patience) -> Iterator[Event | None]:
+    def _persistently(
+        self, window: Window, wanted: Wanted, silent: Patience
+    ) -> Iterator[Event | None]:
         """Yield a window's events, each once, and None while the storage is silent; then retry."""
         given = 0
         while True:
@@ -476,7 +495,15 @@ class Feed:
         self.contents.finish(each.file for each in window.files if each.file not in ordered.beyond)
 
 
-def ordered_in(window: Window, storage: Storage, upstream: Upstream, wanted: Wanted = lambda _: True) -> Ordered:
+def ordered_in(
+    window: Window, storage: Storage, upstream: Upstream, wanted: Wanted = lambda _: True
+) -> Ordered:
     """Return what puts the changes of a window in order. `upstream`: how its files are written."""
     terminator = upstream.csv.terminator.encode()
-    return Ordered(window=window, storage=storage, decoder=decoder_for(upstream), terminator=terminator, wanted=wanted)
+    return Ordered(
+        window=window,
+        storage=storage,
+        decoder=decoder_for(upstream),
+        terminator=terminator,
+        wanted=wanted,
+    )

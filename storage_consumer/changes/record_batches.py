@@ -47,7 +47,12 @@ from storage_consumer.tso import Instant, tso_of_instant
 
 _MOST_DIGITS = 38
 """Of a decimal of 128 bits."""
-_INTEGERS = {"TINYINT": pa.int16(), "SMALLINT": pa.int32(), "MEDIUMINT": pa.int32(), "INT": pa.int64()}
+_INTEGERS = {
+    "TINYINT": pa.int16(),
+    "SMALLINT": pa.int32(),
+    "MEDIUMINT": pa.int32(),
+    "INT": pa.int64(),
+}
 """Wide enough for unsigned ones."""
 _TYPES: dict[str, pa.DataType] = {
     "YEAR": pa.int32(),
@@ -88,7 +93,9 @@ def packed_array(packed: Packed) -> pa.Array:
     return pa.Array.from_buffers(kind, len(packed.valid), buffers)
 
 
-def array_of(column: TableColumn, texts: Sequence[str | None] | pa.Array, protocol: Protocol) -> pa.Array:
+def array_of(
+    column: TableColumn, texts: Sequence[str | None] | pa.Array, protocol: Protocol
+) -> pa.Array:
     """Return the array of a column's wire texts, or of what `packed_array` made of them.
 
     A date that no calendar has becomes null. Raises `ValueError` for a text of another type.
@@ -98,11 +105,15 @@ def array_of(column: TableColumn, texts: Sequence[str | None] | pa.Array, protoc
         return texts
     if column.type == "BIT":
         size = -(-(column.precision or 1) // 8)
-        return pa.array([None if text is None else int(text).to_bytes(size, "big") for text in texts], kind)
+        return pa.array(
+            [None if text is None else int(text).to_bytes(size, "big") for text in texts], kind
+        )
     if column.type in BINARY_TYPES or column.type in ("ENUM", "SET"):
         read = reader(column, protocol)
         values = [None if text is None else read(text) for text in texts]
-        return pa.array([v if v is None or isinstance(v, (str, bytes)) else str(v) for v in values], kind)
+        return pa.array(
+            [v if v is None or isinstance(v, (str, bytes)) else str(v) for v in values], kind
+        )
     found = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
     if column.type in _MOMENTS:
         plain = pa.date32() if column.type == "DATE" else pa.timestamp("us")
@@ -124,7 +135,9 @@ def digits_of(column: TableColumn, values: pa.Array) -> pa.Array:
     They are given as decimals or texts, of this scale or a smaller one.
     """
     form = f".{column.scale or 0}f"
-    texts = [None if value is None else format(Decimal(value), form) for value in values.to_pylist()]
+    texts = [
+        None if value is None else format(Decimal(value), form) for value in values.to_pylist()
+    ]
     return pa.array(texts, pa.string())
 
 
@@ -224,7 +237,10 @@ class Piece:
             parts[RESCUED] = self.columns[RESCUED].to_pylist()
         rows = (dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True))
         texts = ({name: text for name, text in row.items() if text is not None} for row in rows)
-        return pa.array([json.dumps(row) if row else None for row in texts] or [None] * len(self.ts), pa.string())
+        return pa.array(
+            [json.dumps(row) if row else None for row in texts] or [None] * len(self.ts),
+            pa.string(),
+        )
 
 
 def fields_of(structures: Iterable[Structure]) -> tuple[pa.Field, ...]:
@@ -260,11 +276,15 @@ def holds(kind: pa.DataType, other: pa.DataType) -> bool:
         return False
     if pa.types.is_integer(other):
         return bool(kind.precision - kind.scale >= _LONGEST_INTEGER)
-    whole = pa.types.is_decimal(other) and kind.precision - kind.scale >= other.precision - other.scale
+    whole = (
+        pa.types.is_decimal(other) and kind.precision - kind.scale >= other.precision - other.scale
+    )
     return bool(whole and kind.scale >= other.scale)
 
 
-def pieces(ordered: Ordered, work: FeedFile, commit_range: CommitRange, asked: WantedColumns) -> Iterator[Piece]:
+def pieces(
+    ordered: Ordered, work: FeedFile, commit_range: CommitRange, asked: WantedColumns
+) -> Iterator[Piece]:
     """Yield a file's changes in any order; raise `UndecodableRow`, or as the storage does."""
     tally, single = Tally(), list[RowChange]()
     read = ordered.read(work, commit_range, tally)
@@ -313,9 +333,13 @@ def _of_batch(batch: Batch, work: FeedFile, asked: WantedColumns) -> Piece:
 
 
 def _of_rows(changes: Sequence[RowChange], work: FeedFile, asked: WantedColumns) -> Piece:
-    numbers, ts, operations = (np.array([c[n] for c in changes], kind) for n, kind in enumerate(_COLUMN_KINDS))
+    numbers, ts, operations = (
+        np.array([c[n] for c in changes], kind) for n, kind in enumerate(_COLUMN_KINDS)
+    )
     columns = _Columns(work, numbers, asked)
-    return columns.piece(ts, operations, lambda place: [change[3][place] for change in changes], lambda _: None)
+    return columns.piece(
+        ts, operations, lambda place: [change[3][place] for change in changes], lambda _: None
+    )
 
 
 @dataclass(slots=True)
@@ -356,7 +380,11 @@ class _Columns:
                 read = json_reader(column, self.asked.protocol)
                 cells = given.to_pylist() if isinstance(given, pa.Array) else given
                 others[column.name] = [
-                    base64.b64encode(cell).decode() if isinstance(cell, bytes) else None if cell is None else read(cell)
+                    base64.b64encode(cell).decode()
+                    if isinstance(cell, bytes)
+                    else None
+                    if cell is None
+                    else read(cell)
                     for cell in cells
                 ]
                 continue
@@ -377,9 +405,20 @@ class _Columns:
                     )
                 odd[name] = texts
         if others:
-            documents = (dict(zip(others, row, strict=True)) for row in zip(*others.values(), strict=True))
-            found[RESCUED] = pa.array([json.dumps(each, ensure_ascii=False) for each in documents], pa.string())
-        return Piece(work=self.work, ts=ts, operations=operations, numbers=self.numbers, columns=found, odd=odd)
+            documents = (
+                dict(zip(others, row, strict=True)) for row in zip(*others.values(), strict=True)
+            )
+            found[RESCUED] = pa.array(
+                [json.dumps(each, ensure_ascii=False) for each in documents], pa.string()
+            )
+        return Piece(
+            work=self.work,
+            ts=ts,
+            operations=operations,
+            numbers=self.numbers,
+            columns=found,
+            odd=odd,
+        )
 
 
 def _odd_dates(values: Sequence[str | None] | pa.Array, found: pa.Array) -> pa.Array | None:
@@ -400,7 +439,12 @@ _Ranked = tuple[int, Piece]
 
 
 def read_changes(
-    upstream_uri: str, table: str, *, start: Instant | None = None, end: Instant | None = None, **options: Any
+    upstream_uri: str,
+    table: str,
+    *,
+    start: Instant | None = None,
+    end: Instant | None = None,
+    **options: Any,
 ) -> pa.RecordBatchReader:
     """Return the row changes of a table, in commit order, each once, up to the bucket's checkpoint.
 
@@ -428,7 +472,9 @@ def read_changes(
         raise ConfigError(beyond(low, feed.contents.checkpoint))
     refuse_none(feed.contents, table, rules)
     schema = schema_of(feed.contents.in_force(window.low, max(window.low, window.high)))
-    return pa.RecordBatchReader.from_batches(schema, record_batches(feed.ordered(window), schema, feed.protocol))
+    return pa.RecordBatchReader.from_batches(
+        schema, record_batches(feed.ordered(window), schema, feed.protocol)
+    )
 
 
 def _tso(name: str, instant: Instant | None, *, is_end: bool = False) -> int | None:
@@ -459,7 +505,9 @@ def schema_of(structures: Iterable[Structure]) -> pa.Schema:
     return pa.schema([*own, *META])
 
 
-def record_batches(ordered: Ordered, schema: pa.Schema, protocol: Protocol) -> Iterator[pa.RecordBatch]:
+def record_batches(
+    ordered: Ordered, schema: pa.Schema, protocol: Protocol
+) -> Iterator[pa.RecordBatch]:
     """Yield all changes in order, once; raise `UndecodableRow`, or as the storage does."""
     asked = WantedColumns(own=tuple(schema)[: -len(META)], protocol=protocol)
     for low, high, spans in ordered.parts():
@@ -469,7 +517,9 @@ def record_batches(ordered: Ordered, schema: pa.Schema, protocol: Protocol) -> I
             for piece in pieces(ordered, span.work, span.work.between(low, high), asked)
         ]
         if found:
-            tables = [pa.Table.from_arrays(piece.arrays(asked.own), schema=schema) for _, piece in found]
+            tables = [
+                pa.Table.from_arrays(piece.arrays(asked.own), schema=schema) for _, piece in found
+            ]
             table = pa.concat_tables(tables).take(pa.array(_in_order(found)))
             yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)
 
@@ -499,7 +549,10 @@ def _in_order(found: Sequence[_Ranked]) -> Places:
     doubtful_ts = ts[doubtful]
     for group in np.split(doubtful, np.flatnonzero(doubtful_ts[1:] != doubtful_ts[:-1]) + 1):
         # `once` does not ask for the file, so that field tells which change it is.
-        ranked = [(int(ranks[place]), changes[place]._replace(file=str(place))) for place in group.tolist()]
+        ranked = [
+            (int(ranks[place]), changes[place]._replace(file=str(place)))
+            for place in group.tolist()
+        ]
         chosen |= {int(change.file) for change in once(ranked)}
     kept[several] = [int(place) in chosen for place in doubtful]
     return order[kept]
@@ -516,6 +569,10 @@ def _change(found: Sequence[_Ranked], place: int) -> Change:
     cells = (piece.columns[name][place].as_py() for name in names)
     # Dates that no calendar has are all null as values.
     odd = (piece.odd[name][place].as_py() if name in piece.odd else None for name in names)
-    values = tuple(text if cell is None else repr(cell) for cell, text in zip(cells, odd, strict=True))
+    values = tuple(
+        text if cell is None else repr(cell) for cell, text in zip(cells, odd, strict=True)
+    )
     operation = int(piece.operations[place])
-    return Change(int(piece.ts[place]), operation, values, None, structure, "", int(piece.numbers[place]))
+    return Change(
+        int(piece.ts[place]), operation, values, None, structure, "", int(piece.numbers[place])
+    )

@@ -19,7 +19,9 @@ from storage_consumer.sql.tokens import qualified, quote
 from storage_consumer.target.row_statements import TEXTS, json_equals, literal, same
 from storage_consumer.telemetry import escaped, tso_time
 
-_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"})
+_ESCAPES = str.maketrans(
+    {"\\": "\\\\", "'": "\\'", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"}
+)
 _MOMENTS = frozenset(("DATETIME", "TIMESTAMP"))
 _JSON_EQUALS = json_equals("TiDB")
 
@@ -27,7 +29,10 @@ _JSON_EQUALS = json_equals("TiDB")
 _ZONE = "+00:00"
 _LAX_MODE = "ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
 _STRICT_MODE = f"STRICT_ALL_TABLES,{_LAX_MODE}"
-_LAX, _STRICT = f"SET SESSION sql_mode = '{_LAX_MODE}'; ", f" SET SESSION sql_mode = '{_STRICT_MODE}';"
+_LAX, _STRICT = (
+    f"SET SESSION sql_mode = '{_LAX_MODE}'; ",
+    f" SET SESSION sql_mode = '{_STRICT_MODE}';",
+)
 _HEAD = """\
 SET NAMES utf8mb4;
 SET SESSION sql_mode = '{mode}';
@@ -63,7 +68,11 @@ def statements(protocol: Protocol, zone: str = "UTC") -> Callable[[Event], str]:
             text = event.definition.query.rstrip().rstrip(";")
             # By its offset then, since a server need not know its name.
             offset = offset_at(zone, physical_ms(event.commit_ts))
-            there, back = (f" SET time_zone = '{each}';" for each in (offset, _ZONE)) if offset != _ZONE else ("", "")
+            there, back = (
+                (f" SET time_zone = '{each}';" for each in (offset, _ZONE))
+                if offset != _ZONE
+                else ("", "")
+            )
             return f"{use}{moment}{there} {text};{back} SET timestamp = DEFAULT; -- {_where(event.commit_ts)}"
         return f"{_redone(event, protocol)}; -- {_where(event.commit_ts)}"
 
@@ -87,7 +96,10 @@ def taken_back(event: Change, protocol: Protocol) -> str:
     pairs = zip(structure.columns, (event.old or event.values), strict=True)
     lax, strict = (
         (_LAX, _STRICT)
-        if (protocol == "canal-json" and any(column.type == "ENUM" and text == "0" for column, text in pairs))
+        if (
+            protocol == "canal-json"
+            and any(column.type == "ENUM" and text == "0" for column, text in pairs)
+        )
         else ("", "")
     )
     if event.operation == UPDATE:
@@ -141,12 +153,16 @@ def _update(structure: Structure, old: Values, new: Values, protocol: Protocol) 
     return f"UPDATE {qualified(structure.table)} SET {sets} WHERE {condition} LIMIT 1"
 
 
-def _deletion(structure: Structure, values: Values, protocol: Protocol, given: Sequence[int]) -> str:
+def _deletion(
+    structure: Structure, values: Values, protocol: Protocol, given: Sequence[int]
+) -> str:
     condition = _condition(structure, values, protocol, given)
     return f"DELETE FROM {qualified(structure.table)} WHERE {condition} LIMIT 1"
 
 
-def _condition(structure: Structure, values: Values, protocol: Protocol, given: Sequence[int]) -> str:
+def _condition(
+    structure: Structure, values: Values, protocol: Protocol, given: Sequence[int]
+) -> str:
     """Return the row's own condition: its key or, without one, all `given` columns."""
     places = structure.key or given
     if not places:
@@ -175,7 +191,9 @@ def _written(structure: Structure) -> list[int]:
     return [place for place in range(len(structure.columns)) if place not in structure.generated]
 
 
-def _literals(structure: Structure, values: Values, places: Sequence[int], protocol: Protocol) -> Iterator[str]:
+def _literals(
+    structure: Structure, values: Values, places: Sequence[int], protocol: Protocol
+) -> Iterator[str]:
     for place in places:
         column, text = structure.columns[place], values[place]
         if text is not None and column.elements and protocol == "canal-json":
@@ -198,7 +216,9 @@ _OF_VIEWS = frozenset((DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW))
 """Statements on what has no rows of its own."""
 
 
-def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinition], protocol: Protocol) -> list[str]:
+def undone(
+    window: Window, events: Iterable[Event], known: Sequence[TableDefinition], protocol: Protocol
+) -> list[str]:
     """Return the lines that undo a window's events, last first.
 
     A statement that changes nothing for them becomes a comment.

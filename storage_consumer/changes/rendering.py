@@ -92,7 +92,9 @@ class Images:
     """Turns images of rows into objects."""
 
     def __init__(
-        self, protocol: Protocol, read: Callable[[TableColumn, Protocol], Callable[[str], Any]] = json_reader
+        self,
+        protocol: Protocol,
+        read: Callable[[TableColumn, Protocol], Callable[[str], Any]] = json_reader,
     ) -> None:
         """Take wire texts as the protocol gives them, and `read` those that are not NULL."""
         self._readers = lru_cache(maxsize=256)(
@@ -101,12 +103,19 @@ class Images:
 
     def of(self, change: Change) -> list[dict[str, Any] | None]:
         """Return a row before and after a change, columns by name; None where there is no image."""
-        given, columns, read = change.given(), change.structure.columns, self._readers(change.structure)
+        given, columns, read = (
+            change.given(),
+            change.structure.columns,
+            self._readers(change.structure),
+        )
         images = (change.old, change.values) if change.operation in WORDS else (change.values, None)
         return [
             None
             if values is None
-            else {columns[n].name: None if (text := values[n]) is None else read[n](text) for n in given}
+            else {
+                columns[n].name: None if (text := values[n]) is None else read[n](text)
+                for n in given
+            }
             for values in images
         ]
 
@@ -119,7 +128,11 @@ def json_lines(protocol: Protocol) -> Callable[[Event], str]:
         own: dict[str, object]
         if isinstance(event, FeedStatement):
             name = event.definition.name
-            own = {"type": "ddl", "statement": event.definition.query, "file": event.definition.path}
+            own = {
+                "type": "ddl",
+                "statement": event.definition.query,
+                "file": event.definition.path,
+            }
         else:
             name = event.structure.table
             before, after = images.of(event)
@@ -180,7 +193,12 @@ _NEVER_SIGNED = frozenset(("BIT", "YEAR"))
 """Types that schema files call unsigned, and messages do not."""
 _LARGEST = "3.4028235e+38"
 """The shortest text of the largest FLOAT."""
-_PROMOTED = {"TINYINT": (127, 5), "SMALLINT": (32767, 4), "INT": (2**31 - 1, -5), "BIGINT": (2**63 - 1, 3)}
+_PROMOTED = {
+    "TINYINT": (127, 5),
+    "SMALLINT": (32767, 4),
+    "INT": (2**31 - 1, -5),
+    "BIGINT": (2**63 - 1, 3),
+}
 """Unsigned type → the highest value that its code can hold, and the code for those above it."""
 
 
@@ -211,7 +229,8 @@ def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Eve
         structure = event.structure
         columns, only = structure.columns, event.given()
         types = [
-            each.type.lower() + (" unsigned" if each.unsigned and each.type not in _NEVER_SIGNED else "")
+            each.type.lower()
+            + (" unsigned" if each.unsigned and each.type not in _NEVER_SIGNED else "")
             for each in columns
         ]
         codes = {columns[place].name: _CODES.get(columns[place].type, _VARCHAR) for place in only}
@@ -255,7 +274,9 @@ def _without_exponent(kind: str, text: str) -> str:
     if "e" not in text.lower():
         return text
     # A decoder spells the largest FLOAT out.
-    return format(Decimal(text.replace(repr(LARGEST_SINGLE), _LARGEST) if kind == "FLOAT" else text), "f")
+    return format(
+        Decimal(text.replace(repr(LARGEST_SINGLE), _LARGEST) if kind == "FLOAT" else text), "f"
+    )
 
 
 _OPS = {INSERT: "c", UPDATE: "u"}
@@ -279,7 +300,11 @@ def debezium_envelopes(protocol: Protocol, now: Callable[[], float]) -> Callable
         if isinstance(event, FeedStatement):
             definition = event.definition
             source = _source(event.commit_ts, definition.name, definition.path, 0)
-            ddl = {"databaseName": definition.name.schema, "schemaName": None, "ddl": definition.query}
+            ddl = {
+                "databaseName": definition.name.schema,
+                "schemaName": None,
+                "ddl": definition.query,
+            }
             return dumped({"source": source, **head, **ddl, "tableChanges": []})
         before, after = images.of(event)
         return dumped(
@@ -319,14 +344,19 @@ def _source(commit_ts: int, name: TableName, file: str, row: int) -> dict[str, o
 
 def _debezium_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Any]:
     """Return the function from a column's wire text to its value."""
-    size, zero = -(-(column.precision or 1) // 8), None if column.nullable else "1970-01-01T00:00:00Z"
+    size, zero = (
+        -(-(column.precision or 1) // 8),
+        None if column.nullable else "1970-01-01T00:00:00Z",
+    )
     kinds: dict[str, Callable[[str], Any]] = {
         # BIT(1) is a boolean, and more bits are bytes, the lowest first.
         "BIT": (lambda text: text != "0")
         if (column.precision or 1) == 1
         else (lambda text: base64.b64encode(int(text).to_bytes(size, "little")).decode()),
         "DATE": _days,
-        "DATETIME": partial(_since_epoch, _MILLIS if (column.scale or 0) <= _MOST_DIGITS_OF_MS else _MICROS),
+        "DATETIME": partial(
+            _since_epoch, _MILLIS if (column.scale or 0) <= _MOST_DIGITS_OF_MS else _MICROS
+        ),
         "TIMESTAMP": lambda text: zero if text.startswith("0000") else text.replace(" ", "T") + "Z",
         "TIME": _microseconds,
     }
@@ -402,7 +432,13 @@ class OfKey:
                     f"{structure.table}: --key has {len(given)} value(s), but the primary key's columns are: {names}"
                 )
             pairs = zip(columns, given, strict=True)
-            return list(zip(structure.key, (_equals(column, text, protocol) for column, text in pairs), strict=True))
+            return list(
+                zip(
+                    structure.key,
+                    (_equals(column, text, protocol) for column, text in pairs),
+                    strict=True,
+                )
+            )
 
         self._parts = parts
 
@@ -433,7 +469,11 @@ class Whole:
         """
         found = self._of_key(change)
         last, self._last = self._last, (change, found)
-        if last is not None and (last[0].file, last[0].row) == (change.file, change.row) and last[1] != found:
+        if (
+            last is not None
+            and (last[0].file, last[0].row) == (change.file, change.row)
+            and last[1] != found
+        ):
             # The part of the update that has another key.
             other, structure = last[0] if found else change, change.structure
             columns = other.structure.columns

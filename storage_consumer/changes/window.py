@@ -22,7 +22,13 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.decoder import ABSENT, RowLayout, Values, row_layout
 from storage_consumer.decode.kernels.arrays import PARTIAL_DELETE
 from storage_consumer.decode.values import is_utc
-from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, StorageUnavailable
+from storage_consumer.errors import (
+    ConfigError,
+    FilesMissing,
+    NoMetadata,
+    NotReplicable,
+    StorageUnavailable,
+)
 from storage_consumer.model import (
     MAX_TSO,
     CommitRange,
@@ -79,10 +85,16 @@ class Structure:
         """Return the structure of rows with only these columns, among which are the key's."""
         return replace(
             self,
-            layout=replace(self.layout, columns=tuple(self.layout.columns[place] for place in places)),
-            with_members=tuple(self.with_members[place] for place in places) if self.with_members else (),
+            layout=replace(
+                self.layout, columns=tuple(self.layout.columns[place] for place in places)
+            ),
+            with_members=tuple(self.with_members[place] for place in places)
+            if self.with_members
+            else (),
             key=tuple(map(places.index, self.key)),
-            generated=frozenset(places.index(place) for place in self.generated.intersection(places)),
+            generated=frozenset(
+                places.index(place) for place in self.generated.intersection(places)
+            ),
         )
 
     @property
@@ -115,7 +127,8 @@ class Change(NamedTuple):
         if len(places) == len(self.values):
             return self
         images = (
-            image if image is None else tuple(image[place] for place in places) for image in (self.values, self.old)
+            image if image is None else tuple(image[place] for place in places)
+            for image in (self.values, self.old)
         )
         values, old = images
         return self._replace(values=values or (), old=old, structure=self.structure.only(places))
@@ -160,7 +173,9 @@ def in_running_order(known: Iterable[TableDefinition]) -> list[TableDefinition]:
     return ordered
 
 
-def with_databases(ordered: Sequence[TableDefinition]) -> tuple[list[TableDefinition], dict[str, str]]:
+def with_databases(
+    ordered: Sequence[TableDefinition],
+) -> tuple[list[TableDefinition], dict[str, str]]:
     """Return definitions in running order with databases of open names.
 
     Also path → why a name stays open.
@@ -171,7 +186,9 @@ def with_databases(ordered: Sequence[TableDefinition]) -> tuple[list[TableDefini
     for each in ordered:
         versions[parsed(each).subject.folded()].append(each)
     # What no statement made was there before the bucket begins.
-    there: _There = {name: () for name, found in versions.items() if found[0].ddl_type not in MAKES_TABLE}
+    there: _There = {
+        name: () for name, found in versions.items() if found[0].ddl_type not in MAKES_TABLE
+    }
     located, unclear = list[TableDefinition](), dict[str, str]()
     for each in ordered:
         namesakes = {
@@ -181,7 +198,12 @@ def with_databases(ordered: Sequence[TableDefinition]) -> tuple[list[TableDefini
                     columns=columns,
                     # Its next statement shows whether it is still there.
                     stays=next(
-                        (v.ddl_type not in MAKES_TABLE for v in versions[folded] if v.version > each.version), False
+                        (
+                            v.ddl_type not in MAKES_TABLE
+                            for v in versions[folded]
+                            if v.version > each.version
+                        ),
+                        False,
                     ),
                 )
                 for folded, columns in there.items()
@@ -217,7 +239,11 @@ def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> li
             # nothing then.
             past[renamed[1]] = [] if renamed[0] in gone else former
         if parsed(each).head[:1] == ("DROP",):
-            gone |= {subject} if subject.table else {name for name in past if name and name.schema == subject.schema}
+            gone |= (
+                {subject}
+                if subject.table
+                else {name for name in past if name and name.schema == subject.schema}
+            )
         else:
             gone.discard(subject)
         if (copied := copied_table(each.query)) is not None:
@@ -226,7 +252,11 @@ def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> li
             # Without a database of its own, beside one of the new table, it is in that of a
             # session, which nothing tells.
             is_open = not schema and created is not None and bool(created.schema)
-            like = None if is_open else TableName(schema=schema or each.name.schema, table=table).folded()
+            like = (
+                None
+                if is_open
+                else TableName(schema=schema or each.name.schema, table=table).folded()
+            )
             past[subject] = list(past.get(like, ()))
         past[subject].append(each)
     return past[definition.name.folded()]
@@ -238,7 +268,12 @@ def _ordered(group: list[TableDefinition], there: _There) -> list[TableDefinitio
     while waiting:
         renames = ((each, parsed(each).renamed) for each in waiting)
         taken = next(
-            (each for each, pair in renames if pair is None or pair[1] not in there or pair[0] == pair[1]), None
+            (
+                each
+                for each, pair in renames
+                if pair is None or pair[1] not in there or pair[0] == pair[1]
+            ),
+            None,
         )
         # At most one per statement, so that the loop ends whatever the names are.
         if taken is None and len(ordered) + len(waiting) < 2 * len(group):
@@ -264,7 +299,9 @@ def _take_effect(definition: TableDefinition, there: _There) -> None:
     """Note which tables there are after a statement, or a structure."""
     ddl, own = parsed(definition), definition.name.folded()
     if not own.table:
-        for name in [name for name in there if name.schema == own.schema and ddl.head[:1] == ("DROP",)]:
+        for name in [
+            name for name in there if name.schema == own.schema and ddl.head[:1] == ("DROP",)
+        ]:
             del there[name]
         return
     before = () if ddl.renamed is None else there.pop(ddl.renamed[0], ())
@@ -365,7 +402,9 @@ class Contents:
                 raise read.content
             if isinstance(read.content, TableDefinition):
                 placed.append((read.file.table_dir, read.content))
-            elif not self._manager.catalog.owner((read.file.version, read.file.table_dir)).status.excluded:
+            elif not self._manager.catalog.owner(
+                (read.file.version, read.file.table_dir)
+            ).status.excluded:
                 raise read.content
         definitions = [definition for _, definition in placed]
         late = [
@@ -382,7 +421,9 @@ class Contents:
             )
         self._manager.new_round()
         self._manager.dispatch(
-            definitions, {definition.path: table_dir for table_dir, definition in placed}, poll.data_files
+            definitions,
+            {definition.path: table_dir for table_dir, definition in placed},
+            poll.data_files,
         )
         self.checkpoint = poll.checkpoint
         if definitions:
@@ -404,27 +445,51 @@ class Contents:
             # What lies beyond the window is not read: rows at or below a statement's version are in
             # older directories too.
             versions = table.files.open_versions()
-            inside = [each for each in versions if may_hold_rows(each.version, high, is_ddl=each.is_ddl)]
-            gaps = ((version, sequence, missing) for version in inside for sequence, missing, _ in version.gaps())
+            inside = [
+                each for each in versions if may_hold_rows(each.version, high, is_ddl=each.is_ddl)
+            ]
+            gaps = (
+                (version, sequence, missing)
+                for version in inside
+                for sequence, missing, _ in version.gaps()
+            )
             for version, sequence, missing in gaps:
-                if any(may_hold(file, low) for file in version.sequences[sequence].pending.values()):
+                if any(
+                    may_hold(file, low) for file in version.sequences[sequence].pending.values()
+                ):
                     raise FilesMissing(
                         f"{table.name}: file number {missing} in {folder_of(sequence)} is missing, so changes of this window would be. Restore it from a "
                         "copy of the bucket, leave the table out with --filter, or begin after the gap"
                     )
             for version in inside:
-                found = [file for s in version.open_sequences() for file in s.pending.values() if may_hold(file, low)]
+                found = [
+                    file
+                    for s in version.open_sequences()
+                    for file in s.pending.values()
+                    if may_hold(file, low)
+                ]
                 if not found:
                     continue
                 structure = self._structure(table, version)
                 floor = row_floor(low, version.version, is_ddl=version.is_ddl)
-                newest = {file.sequence: file.number for file in sorted(found, key=lambda each: each.number)}
+                newest = {
+                    file.sequence: file.number
+                    for file in sorted(found, key=lambda each: each.number)
+                }
                 files += (
-                    FeedFile(file=file, structure=structure, floor=floor, newest=newest[file.sequence] == file.number)
+                    FeedFile(
+                        file=file,
+                        structure=structure,
+                        floor=floor,
+                        newest=newest[file.sequence] == file.number,
+                    )
                     for file in sorted(found, key=lambda each: each.order)
                 )
         return Window(
-            low=low, high=high, files=tuple(files), statements=tuple(self.statements(*(statements or (low, high))))
+            low=low,
+            high=high,
+            files=tuple(files),
+            statements=tuple(self.statements(*(statements or (low, high)))),
         )
 
     def in_force(self, low: int, high: int) -> Iterator[Structure]:
@@ -433,7 +498,11 @@ class Contents:
         Also where there are no such rows.
         """
         for table in self._tables():
-            versions = [each for each in table.files.versions.values() if each.structure and each.structure.columns]
+            versions = [
+                each
+                for each in table.files.versions.values()
+                if each.structure and each.structure.columns
+            ]
             versions.sort(key=lambda each: each.version)
             # A name that a table had only while others were swapped.
             if not versions:
@@ -495,13 +564,21 @@ class Contents:
         if self.base is not None and not any(map(creates_as_listed, past)):
             # Of an older version only rows after the snapshot matter, which have the structure that
             # it shows.
-            base = replace(self.base, version=TableVersion(min(self.base.version, definition.version)))
+            base = replace(
+                self.base, version=TableVersion(min(self.base.version, definition.version))
+            )
             past = [base, *(each for each in past if each.version > self.base.version)]
-        layout = row_layout(definition, known_virtual(definition, past) or frozenset(), self._upstream)
+        layout = row_layout(
+            definition, known_virtual(definition, past) or frozenset(), self._upstream
+        )
         # TiCDC's handle key, for one, is read by what schema files say, so the layout stays as it
         # is.
-        lists = any(column.type in ("ENUM", "SET") and not column.elements for column in layout.columns)
-        found = structure_under(layout, self._upstream.time_zone, known_stored(past), definition.version)
+        lists = any(
+            column.type in ("ENUM", "SET") and not column.elements for column in layout.columns
+        )
+        found = structure_under(
+            layout, self._upstream.time_zone, known_stored(past), definition.version
+        )
         if not lists:
             return found
         members = known_members(past)
@@ -527,15 +604,20 @@ class Contents:
                 is_wanted = not self._filter.leaves_out(definition.name) or identity[1] in schemas
             if is_wanted:
                 seen.add(identity)
-                yield FeedStatement(definition.version, definition, self._unclear.get(definition.path, ""))
+                yield FeedStatement(
+                    definition.version, definition, self._unclear.get(definition.path, "")
+                )
 
 
 def landmarks(definitions: Iterable[TableDefinition]) -> tuple[tuple[str, int], ...]:
     """Return the oldest and newest schema files' directories and versions as landmarks."""
     paths = (parse_other(each.path) for each in definitions)
-    found = sorted({(path.version, path.table_dir) for path in paths if isinstance(path, SchemaPath)})
+    found = sorted(
+        {(path.version, path.table_dir) for path in paths if isinstance(path, SchemaPath)}
+    )
     return tuple(
-        (table_dir, version) for version, table_dir in (*found[:_LANDMARKS], *found[_LANDMARKS:][-_LANDMARKS:])
+        (table_dir, version)
+        for version, table_dir in (*found[:_LANDMARKS], *found[_LANDMARKS:][-_LANDMARKS:])
     )
 
 
@@ -552,17 +634,23 @@ def refuse_none(contents: Contents, asked: TableName | str | None, rules: Sequen
     if (asked or rules) and not contents.has_tables:
         named = f"no table {asked or ''}".rstrip()
         within = f" that the filter ({', '.join(rules)}) takes" if rules else ""
-        raise ConfigError(f"the bucket has {named}{within}; `storage-consumer inspect` lists its tables")
+        raise ConfigError(
+            f"the bucket has {named}{within}; `storage-consumer inspect` lists its tables"
+        )
 
 
-def structure_under(layout: RowLayout, zone: str, generated: frozenset[str], version: int) -> Structure:
+def structure_under(
+    layout: RowLayout, zone: str, generated: frozenset[str], version: int
+) -> Structure:
     """Return rows' structure with TIMESTAMPs converted to UTC from whatever `zone`."""
     return Structure(
         layout=replace(layout, zone="" if is_utc(zone) else zone),
         version=version,
         key=tuple(place for place, column in enumerate(layout.columns) if column.is_pk),
         generated=frozenset(
-            place for place, column in enumerate(layout.columns) if folded_name(column.name) in generated
+            place
+            for place, column in enumerate(layout.columns)
+            if folded_name(column.name) in generated
         ),
     )
 

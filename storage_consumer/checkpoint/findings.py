@@ -13,7 +13,19 @@ from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, insert, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.transactions import Stored, name_in, record, seconds_between
@@ -72,7 +84,9 @@ class StoredReports(Stored):
                 # The first report of all; or a newer owner's stands there, which IGNORE keeps.
                 connection.execute(insert(report).prefix_with("IGNORE").values(id=1, **new))
             connection.execute(put(minutes, asdict(minute)))
-            connection.execute(delete(minutes).where(minutes.c.minute < minute.minute - KEPT_MINUTES))
+            connection.execute(
+                delete(minutes).where(minutes.c.minute < minute.minute - KEPT_MINUTES)
+            )
             counts = connection.execute(select(found, func.count()).group_by(found))
             return {str(outcome): int(count) for outcome, count in counts}
 
@@ -141,11 +155,15 @@ class StoredQuarantine(Stored):
     def entries(self) -> Mapping[str, TableEntries]:
         """Return what the quarantine holds, by table key."""
         kept = self._tables.quarantine.c
-        query = select(kept.table_key, kept.key_columns, func.count()).group_by(kept.table_key, kept.key_columns)
+        query = select(kept.table_key, kept.key_columns, func.count()).group_by(
+            kept.table_key, kept.key_columns
+        )
         found: dict[str, TableEntries] = {}
         for key, signature, count in self._read(query, _READING):
             old = found.get(key, TableEntries(count=0, signatures=frozenset()))
-            found[key] = TableEntries(count=old.count + count, signatures=old.signatures | {signature})
+            found[key] = TableEntries(
+                count=old.count + count, signatures=old.signatures | {signature}
+            )
         return found
 
     def asked(self) -> list[QuarantinedEntry]:
@@ -153,7 +171,9 @@ class StoredQuarantine(Stored):
         kept = self._tables.quarantine.c
         return self._rows(kept.retry_asked_at.is_not(None), kept.commit_ts, kept.digest)
 
-    def stays(self, entry: QuarantinedEntry, answer: str, *, reason: str = "", number: int = 0) -> None:
+    def stays(
+        self, entry: QuarantinedEntry, answer: str, *, reason: str = "", number: int = 0
+    ) -> None:
         """Note why a retried row stays; `reason` and `number`: the target's answer, if any."""
         kept = self._tables.quarantine
         said = {"reason": reason, "error_number": number} if reason else {}
@@ -175,7 +195,9 @@ class StoredQuarantine(Stored):
         kept = self._tables.quarantine.c
         return self._rows(true(), kept.schema_name, kept.table_name, kept.commit_ts, kept.digest)
 
-    def _rows(self, where: ColumnElement[bool], *order: ColumnElement[Any]) -> list[QuarantinedEntry]:
+    def _rows(
+        self, where: ColumnElement[bool], *order: ColumnElement[Any]
+    ) -> list[QuarantinedEntry]:
         query = select(self._tables.quarantine).where(where).order_by(*order)
         return [
             record(
@@ -209,7 +231,9 @@ class StoredQuarantine(Stored):
         values = {"retry_asked_at": NOW, "retry_asked_by": by, "retry_answer": None}
         with self._shared("storing a decision") as connection:
             for entry in entries:
-                connection.execute(update(self._tables.quarantine).where(self._is(entry)).values(**values))
+                connection.execute(
+                    update(self._tables.quarantine).where(self._is(entry)).values(**values)
+                )
 
     def drop(self, entries: Iterable[QuarantinedEntry]) -> None:
         """Give up rows, unless a newer state of their keys was refused since they were read."""
@@ -239,7 +263,9 @@ def close_entries(connection: Connection, tables: StateTables, step: DdlStep, *,
 def close_copied(connection: Connection, tables: StateTables, table_key: str, at: int) -> None:
     """Remove entries that a table's copy as of a TSO holds, and earlier comparison results."""
     kept, compared = tables.quarantine, tables.verified
-    connection.execute(delete(kept).where(and_(kept.c.table_key == table_key, kept.c.commit_ts <= at)))
+    connection.execute(
+        delete(kept).where(and_(kept.c.table_key == table_key, kept.c.commit_ts <= at))
+    )
     connection.execute(delete(compared).where(compared.c.table_key == table_key))
     journal = tables.journal.c
     mine = and_(journal.table_dir == OF_SKIPPED + table_key, journal.version <= at)
@@ -260,7 +286,10 @@ class StoredVerified(Stored):
         with self._owned("storing that a table may not be equal") as connection:
             kept = self._tables.verified
             query = select(kept.c.document).where(kept.c.table_key == table_key)
-            found, result = connection.execute(query.with_for_update()).scalar(), result_from(document)
+            found, result = (
+                connection.execute(query.with_for_update()).scalar(),
+                result_from(document),
+            )
             known = json.loads(found) if found is not None else {}
             before = result_from(_told(known)) if known else None
             if before is None or says_more(result, before):
@@ -280,7 +309,10 @@ class StoredVerified(Stored):
 
         What was known before it counts.
         """
-        return [replace(result_from(_told(document)), outcome=outcome) for document, outcome in self._results()]
+        return [
+            replace(result_from(_told(document)), outcome=outcome)
+            for document, outcome in self._results()
+        ]
 
     def _results(self) -> list[tuple[dict[str, Any], VerifyOutcome]]:
         """Return the last result of each table, and the outcome that counts, by name."""
@@ -296,13 +328,18 @@ class StoredVerified(Stored):
         # A consumer may store a doubt at the same time.
         with self._shared("storing a decision") as connection:
             found = connection.execute(query.with_for_update()).first()
-            before, known = (VerifyOutcome(found.outcome), json.loads(found.document)) if found else (None, {})
+            before, known = (
+                (VerifyOutcome(found.outcome), json.loads(found.document)) if found else (None, {})
+            )
             outcome = counting(result, before, known.get("run", ""))
             if outcome is None:
                 return
             row = verify_row(table_key, result)
             if outcome is not result.outcome:
-                row |= {"outcome": outcome, "document": json.dumps(result.document() | {_BEFORE: _told(known)})}
+                row |= {
+                    "outcome": outcome,
+                    "document": json.dumps(result.document() | {_BEFORE: _told(known)}),
+                }
             connection.execute(put(kept, row))
 
     def next_statement(self, table: TableName, low: int, high: int) -> int:
@@ -314,7 +351,9 @@ class StoredVerified(Stored):
         """
         tables = self._tables
         kept, journal = tables.structures.c, tables.journal.c
-        ended = and_(same_statement(tables.structures, tables.journal), journal.state.in_((DONE, SKIPPED)))
+        ended = and_(
+            same_statement(tables.structures, tables.journal), journal.state.in_((DONE, SKIPPED))
+        )
         query = (
             select(kept.version, kept.query, kept.schema_name, kept.table_name, journal.state)
             .select_from(tables.structures.outerjoin(tables.journal, ended))
@@ -322,7 +361,9 @@ class StoredVerified(Stored):
             .order_by(kept.version)
         )
         for row in self._read(query):
-            if (row.version > low or row.state is None) and may_touch(row.query, name_in(row), table):
+            if (row.version > low or row.state is None) and may_touch(
+                row.query, name_in(row), table
+            ):
                 return int(row.version)
         return 0
 
@@ -380,12 +421,21 @@ def take_along(connection: Connection, tables: StateTables, step: DdlStep) -> No
     if rename is not None:
         for document, outcome in known:
             moved = renamed(result_from(_told(json.loads(document))), rename.new)
-            connection.execute(put(kept, {**verify_row(key_of(rename.new), moved), "outcome": outcome}))
+            connection.execute(
+                put(kept, {**verify_row(key_of(rename.new), moved), "outcome": outcome})
+            )
 
 
-def _looked(tables: StateTables, table_key: str, rows: Callable[[Any], Sequence[Any]]) -> TableLook | None:
+def _looked(
+    tables: StateTables, table_key: str, rows: Callable[[Any], Sequence[Any]]
+) -> TableLook | None:
     feed, lease, progress, places = tables.feed.c, tables.lease.c, tables.tables.c, tables.targets.c
-    journal, notes, kept, loads = tables.journal.c, tables.writes.c, tables.structures.c, tables.loads.c
+    journal, notes, kept, loads = (
+        tables.journal.c,
+        tables.writes.c,
+        tables.structures.c,
+        tables.loads.c,
+    )
     is_loading = (loads.table_key == table_key) & (loads.phase == LoadPhase.LOADING)
     asked = {
         "writer": select((lease.holder != "") & (lease.expires_at >= NOW)),
@@ -397,13 +447,19 @@ def _looked(tables: StateTables, table_key: str, rows: Callable[[Any], Sequence[
         "loading": select(func.count()).where(is_loading),
     }
     query = select(
-        *(progress.schema_name, progress.table_name, progress.state, progress.checkpoint, progress.follows),
+        *(
+            progress.schema_name,
+            progress.table_name,
+            progress.state,
+            progress.checkpoint,
+            progress.follows,
+        ),
         *(progress.error, places.target_schema, places.target_table, feed.checkpoint_running),
         *(each.scalar_subquery().label(name) for name, each in asked.items()),
     ).select_from(
-        tables.feed.outerjoin(tables.tables, (progress.table_key == table_key) & (feed.id == 1)).outerjoin(
-            tables.targets, places.table_key == progress.table_key
-        )
+        tables.feed.outerjoin(
+            tables.tables, (progress.table_key == table_key) & (feed.id == 1)
+        ).outerjoin(tables.targets, places.table_key == progress.table_key)
     )
     found = rows(query)
     if not found:
@@ -411,18 +467,26 @@ def _looked(tables: StateTables, table_key: str, rows: Callable[[Any], Sequence[
     row, is_new = found[0], found[0].state is None
     # Nothing has run yet on a table that only a schema file names, and it follows the feed.
     named = (
-        rows(select(kept.schema_name, kept.table_name).where(kept.table_key == table_key).limit(1)) if is_new else found
+        rows(select(kept.schema_name, kept.table_name).where(kept.table_key == table_key).limit(1))
+        if is_new
+        else found
     )
     if not named:
         return None
     name = name_in(named[0])
-    target = name if row.target_schema is None else TableName(schema=row.target_schema, table=row.target_table)
+    target = (
+        name
+        if row.target_schema is None
+        else TableName(schema=row.target_schema, table=row.target_table)
+    )
     return TableLook(
         table_key=table_key,
         table=name,
         target=target,
         state=TableState.RUNNING if is_new else row.state,
-        checkpoint=max(row.checkpoint or 0, row.checkpoint_running) if is_new or row.follows else row.checkpoint,
+        checkpoint=max(row.checkpoint or 0, row.checkpoint_running)
+        if is_new or row.follows
+        else row.checkpoint,
         noted=row.noted or 0,
         statement=last_that_may_touch(rows(begun_statements(tables, given_up=False)), name),
         statements=f"{row.statements} {row.started} {row.finished}",
@@ -450,4 +514,6 @@ def begun_statements(tables: StateTables, *, given_up: bool) -> Select[Any]:
 
 def last_that_may_touch(begun: Iterable[Any], table: TableName) -> int:
     """Return the highest version of those statements that may touch a table, 0 for none."""
-    return max((row.version for row in begun if may_touch(row.query, name_in(row), table)), default=0)
+    return max(
+        (row.version for row in begun if may_touch(row.query, name_in(row), table)), default=0
+    )

@@ -29,7 +29,15 @@ from storage_consumer.checkpoint.transactions import (
 )
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import DdlId, TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED, ExecutionOutcome, JournalEntry, Sent
+from storage_consumer.plan.journal_entry import (
+    DONE,
+    FAILED,
+    SKIPPED,
+    STARTED,
+    ExecutionOutcome,
+    JournalEntry,
+    Sent,
+)
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import Decision, TableProgress
 from storage_consumer.target.state_tables import IDENTITY, NOW, put, same_statement
@@ -37,7 +45,17 @@ from storage_consumer.watch.report import SHOWN_CHARACTERS, StoredStatement
 from storage_consumer.watch.report import ShownEntry as Shown
 
 _DEFAULTS = {field.name: field.default for field in fields(TableColumn)}
-_HASHED = ("table_dir", "version", "checksum", "schema_name", "table_name", "ddl_type", "path", "query", "columns")
+_HASHED = (
+    "table_dir",
+    "version",
+    "checksum",
+    "schema_name",
+    "table_name",
+    "ddl_type",
+    "path",
+    "query",
+    "columns",
+)
 
 
 def record_of(table_dir: str, definition: TableDefinition) -> dict[str, object]:
@@ -45,7 +63,11 @@ def record_of(table_dir: str, definition: TableDefinition) -> dict[str, object]:
     columns = [
         # Only what differs from the defaults. A field that a later program adds is then read with
         # its default from an older row.
-        {name: value for name, default in _DEFAULTS.items() if (value := getattr(column, name)) != default}
+        {
+            name: value
+            for name, default in _DEFAULTS.items()
+            if (value := getattr(column, name)) != default
+        }
         for column in definition.columns
     ]
     record: dict[str, object] = {
@@ -145,10 +167,14 @@ class StoredHistory(Stored):
         with self._owned("storing structures") as connection:
             # Once for each process: from then on the owner alone adds to it.
             if self._kept is None:
-                rows = connection.execute(select(*(table.c[name] for name in IDENTITY), table.c.digest)).all()
+                rows = connection.execute(
+                    select(*(table.c[name] for name in IDENTITY), table.c.digest)
+                ).all()
                 self._kept = {tuple(row[:3]): row.digest for row in rows}
             known = self._kept
-            new = [r for r in records if known.get(tuple(r[name] for name in IDENTITY)) != r["digest"]]
+            new = [
+                r for r in records if known.get(tuple(r[name] for name in IDENTITY)) != r["digest"]
+            ]
             # A file that was rewritten under its name replaces what was read of it.
             put_all(connection, table, new, _BATCH)
         # Only after the commit: a transaction that failed has stored nothing.
@@ -173,7 +199,10 @@ class StoredHistory(Stored):
             .join_from(self._tables.structures, self._tables.journal, same, isouter=True)
             # No entry in the journal counts as unresolved: the process may have ended right after
             # the file was kept.
-            .where(kept.query != "", or_(journal.state.is_(None), journal.state.not_in((DONE, SKIPPED))))
+            .where(
+                kept.query != "",
+                or_(journal.state.is_(None), journal.state.not_in((DONE, SKIPPED))),
+            )
         )
         with self._owned("reading the unresolved statements") as connection:
             return sorted({(row.table_dir, row.version) for row in connection.execute(query)})
@@ -186,7 +215,10 @@ class StoredHistory(Stored):
         table = self._tables.structures
         query = select(table).where(table.c.table_dir == table_dir, table.c.version == version)
         with self._owned("reading a structure") as connection:
-            return [definition_of(row._asdict()) for row in connection.execute(query.order_by(table.c.checksum))]
+            return [
+                definition_of(row._asdict())
+                for row in connection.execute(query.order_by(table.c.checksum))
+            ]
 
     # what an operator sees
 
@@ -209,7 +241,9 @@ class StoredHistory(Stored):
         )
         found: dict[str, KeptTable] = {}
         for row in self._read(query):
-            table = record(KeptTable, row, key=row.table_key, name=name_in(row), versions=int(row.versions))
+            table = record(
+                KeptTable, row, key=row.table_key, name=name_in(row), versions=int(row.versions)
+            )
             found.setdefault(table.key, table)
         return list(found.values())
 
@@ -291,13 +325,18 @@ class StoredJournal(Stored):
         # Under the lease, though it only reads: whoever has lost it must not act on what the next
         # owner may be changing.
         with self._owned("reading the DDL journal") as connection:
-            row = connection.execute(select(self._journal).where(*self._is(step.identity))).one_or_none()
+            row = connection.execute(
+                select(self._journal).where(*self._is(step.identity))
+            ).one_or_none()
         if row is None:
             return None
         return record(JournalEntry, row)
 
     def _is(self, identity: DdlId) -> list[ColumnElement[bool]]:
-        return [column == value for column, value in zip(self._journal.primary_key, identity, strict=True)]
+        return [
+            column == value
+            for column, value in zip(self._journal.primary_key, identity, strict=True)
+        ]
 
     def record(
         self,
@@ -357,7 +396,13 @@ class StoredJournal(Stored):
             values["answer"] = run.answer[:_LONGEST]
         starts = state == STARTED and isinstance(run, Sent)
         finished = state in (DONE, SKIPPED, FAILED)
-        times = {"started_at": func.now(6)} if starts else {"finished_at": func.now(6)} if finished else {}
+        times = (
+            {"started_at": func.now(6)}
+            if starts
+            else {"finished_at": func.now(6)}
+            if finished
+            else {}
+        )
         row = {
             "table_dir": step.table_dir,
             "version": step.version,
@@ -370,7 +415,9 @@ class StoredJournal(Stored):
         }
         # What the file says is written once; later records change only state, note, run and times.
         connection.execute(
-            insert(self._journal).values(row | values | times).on_duplicate_key_update(**values, **times)
+            insert(self._journal)
+            .values(row | values | times)
+            .on_duplicate_key_update(**values, **times)
         )
 
     # what an operator sees and decides
@@ -391,7 +438,13 @@ class StoredJournal(Stored):
         journal, decided = self._journal, self._decisions.c
         query = (
             select(
-                *(journal, decided.verb, decided.statement.label("instead"), decided.decided_at, decided.decided_by),
+                *(
+                    journal,
+                    decided.verb,
+                    decided.statement.label("instead"),
+                    decided.decided_at,
+                    decided.decided_by,
+                ),
                 seconds_between("started_at", "NOW(6)"),
             )
             # Outer: most statements are never decided about.
@@ -410,7 +463,8 @@ class StoredJournal(Stored):
                 started_at=str(row.started_at or ""),
                 finished_at=str(row.finished_at or ""),
                 # without a verb the outer join found no decision
-                decision=row.verb and record(Decision, row, statement=row.instead, decided_at=str(row.decided_at)),
+                decision=row.verb
+                and record(Decision, row, statement=row.instead, decided_at=str(row.decided_at)),
             )
             for row in self._read(query)
         ]
@@ -422,7 +476,10 @@ class StoredJournal(Stored):
             select(
                 journal.version,
                 journal.state,
-                *(func.left(journal[name], SHOWN_CHARACTERS).label(name) for name in ("query", "statement", "note")),
+                *(
+                    func.left(journal[name], SHOWN_CHARACTERS).label(name)
+                    for name in ("query", "statement", "note")
+                ),
                 journal.seconds,
                 seconds_between("started_at", "NOW(6)"),
                 seconds_between("finished_at", "NOW(6)"),
@@ -461,13 +518,19 @@ class StoredJournal(Stored):
         of_it = dict(zip(journal.primary_key.columns.keys(), row.identity, strict=True))
         with self._shared("storing a decision") as connection:
             # This lock keeps the consumer from recording an outcome until the decision is stored.
-            state = connection.execute(select(journal.c.state).filter_by(**of_it).with_for_update()).scalar_one()
+            state = connection.execute(
+                select(journal.c.state).filter_by(**of_it).with_for_update()
+            ).scalar_one()
             if state in (DONE, SKIPPED):
                 return "resolved"
             # Read before it is overwritten, to say whether this changes anything.
             query = select(decided.c.verb, decided.c.statement).filter_by(**of_it).with_for_update()
             before = connection.execute(query).all()
-            new = {"verb": decision.verb, "statement": decision.statement, "decided_by": decision.decided_by}
+            new = {
+                "verb": decision.verb,
+                "statement": decision.statement,
+                "decided_by": decision.decided_by,
+            }
             connection.execute(put(decided, {**of_it, **new, "decided_at": NOW}))
         return "same" if before == [(decision.verb, decision.statement)] else "stored"
 

@@ -16,7 +16,14 @@ from sqlalchemy import Executable, delete, false, func, insert, literal_column, 
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql.elements import ColumnElement
 
-from storage_consumer.checkpoint.tables import copies_of, held_tables, loads_in, paused_tables, put_copies, put_joined
+from storage_consumer.checkpoint.tables import (
+    copies_of,
+    held_tables,
+    loads_in,
+    paused_tables,
+    put_copies,
+    put_joined,
+)
 from storage_consumer.checkpoint.transactions import (
     CHUNK,
     StateTransactions,
@@ -83,7 +90,9 @@ class StoredProgress(Stored):
             tables={row.table_key: row.checkpoint for row in progress},
             behind=frozenset(row.table_key for row in progress if not row.follows),
             dropped=frozenset(row.table_key for row in progress if row.state == TableState.DROPPED),
-            excluded={row.table_key: name_in(row) for row in progress if row.state == TableState.EXCLUDED},
+            excluded={
+                row.table_key: name_in(row) for row in progress if row.state == TableState.EXCLUDED
+            },
             # Databases have no rows, and the name of a table that is gone or left out may be
             # another's.
             targets={
@@ -98,7 +107,9 @@ class StoredProgress(Stored):
             floor=feed.floor,
             held=held,
             paused=paused,
-            skipped={row.table_key: row.error for row in progress if is_skipped(row.state, row.error)},
+            skipped={
+                row.table_key: row.error for row in progress if is_skipped(row.state, row.error)
+            },
             lost={row.table_key: row.error for row in progress if row.state == TableState.LOST},
             done=done,
             journalled=frozenset(by_state[DONE] | by_state[SKIPPED]),
@@ -140,10 +151,15 @@ class StoredProgress(Stored):
             put_tables(connection, self._tables, tables)
             put_copies(connection, self._tables, copies)
             known = self._tables
-            rows = ({"stream": key, "done_upto": it.upto, "left_out": it.left_out} for key, it in sequences.items())
+            rows = (
+                {"stream": key, "done_upto": it.upto, "left_out": it.left_out}
+                for key, it in sequences.items()
+            )
             put_all(connection, known.files, rows)
             # Where the chunks to store are all that there is, the stored ones go first.
-            for names in batched((name for name, done in sequences.items() if done.replaces), CHUNK):
+            for names in batched(
+                (name for name, done in sequences.items() if done.replaces), CHUNK
+            ):
                 connection.execute(delete(known.digests).where(known.digests.c.stream.in_(names)))
             # Only those that changed.
             chunks = (
@@ -185,7 +201,9 @@ class StoredProgress(Stored):
         ]
 
 
-def _put_skipped(connection: Connection, tables: StateTables, skipped: Iterable[SkippedRows]) -> None:
+def _put_skipped(
+    connection: Connection, tables: StateTables, skipped: Iterable[SkippedRows]
+) -> None:
     rows = (
         {
             "table_dir": OF_SKIPPED + (key_of(each.table) if each.table.schema else ""),
@@ -203,7 +221,11 @@ def _put_skipped(connection: Connection, tables: StateTables, skipped: Iterable[
 
 
 def put_tables(
-    connection: Connection, tables: StateTables, progress: Iterable[TableProgress], *, as_they_were: bool = False
+    connection: Connection,
+    tables: StateTables,
+    progress: Iterable[TableProgress],
+    *,
+    as_they_were: bool = False,
 ) -> None:
     """Store the progress of tables.
 
@@ -217,13 +239,18 @@ def put_tables(
     _put_places(connection, tables, current, stays=False)
     _put_places(connection, tables, outdated, stays=True)
     old = tables.tables.c
-    stopped = old.state.in_([literal_column(f"'{state}'") for state in (TableState.HALTED, TableState.LOST)])
+    stopped = old.state.in_(
+        [literal_column(f"'{state}'") for state in (TableState.HALTED, TableState.LOST)]
+    )
     _put_rows(connection, tables, current, stopped if as_they_were else false())
     _put_rows(connection, tables, outdated, true())
 
 
 def _put_rows(
-    connection: Connection, tables: StateTables, progress: Iterable[TableProgress], stays: ColumnElement[bool]
+    connection: Connection,
+    tables: StateTables,
+    progress: Iterable[TableProgress],
+    stays: ColumnElement[bool],
 ) -> None:
     """Store the rows of ``table_progress``. `stays`: whether a stored state stays as it is."""
 
@@ -246,7 +273,9 @@ def _put_rows(
     )
     # A task may have moved a keyless table's checkpoint further than the round knows, and a
     # statement a table's since it started.
-    put_all(connection, tables.tables, rows, checkpoint=larger, error=kept, follows=kept, state=kept)
+    put_all(
+        connection, tables.tables, rows, checkpoint=larger, error=kept, follows=kept, state=kept
+    )
 
 
 def stored_digests(connection: Connection, tables: StateTables) -> Mapping[str, dict[int, bytes]]:
@@ -267,11 +296,15 @@ def _known_files(connection: Connection, tables: StateTables) -> Mapping[str, Fi
     digests = stored_digests(connection, tables)
     return {
         name: Finished(upto=upto, left_out=unseen, digests=digests.get(name, {}))
-        for name, upto, unseen in connection.execute(select(files.stream, files.done_upto, left_out))
+        for name, upto, unseen in connection.execute(
+            select(files.stream, files.done_upto, left_out)
+        )
     }
 
 
-def _put_places(connection: Connection, tables: StateTables, progress: Sequence[TableProgress], *, stays: bool) -> None:
+def _put_places(
+    connection: Connection, tables: StateTables, progress: Sequence[TableProgress], *, stays: bool
+) -> None:
     """Store tables' places, a row for routed ones only; `stays`: keep a stored place."""
     # No start goes on elsewhere than the rows are, so what routes of earlier starts left says
     # nothing of a table without routes.
@@ -280,7 +313,11 @@ def _put_places(connection: Connection, tables: StateTables, progress: Sequence[
         connection.execute(delete(tables.targets).where(tables.targets.c.table_key.in_(keys)))
     # A changed route would otherwise lead to a place that lacks the rows that are applied already.
     placed = (
-        {"table_key": table.table_key, "target_schema": table.target.schema, "target_table": table.target.table}
+        {
+            "table_key": table.table_key,
+            "target_schema": table.target.schema,
+            "target_table": table.target.table,
+        }
         for table in progress
         if table.target is not None
     )
@@ -348,11 +385,17 @@ class StoredFeed(Stored):
         kept = self._tables.structures.c
         if not self._transactions.has(self._tables.structures):
             return []
-        query = select(kept.table_dir, kept.version, kept.path, kept.digest).order_by(kept.version.desc())
+        query = select(kept.table_dir, kept.version, kept.path, kept.digest).order_by(
+            kept.version.desc()
+        )
         return [KeptFile(**row._asdict()) for row in self._read(query)]
 
     def rebind(
-        self, feed: FeedRow, new: str, other: Mapping[str, Collection[int]], is_gone: Callable[[str], bool]
+        self,
+        feed: FeedRow,
+        new: str,
+        other: Mapping[str, Collection[int]],
+        is_gone: Callable[[str], bool],
     ) -> None:
         """Bind the state to another place, or again to its own, unless a writer holds the lease.
 
@@ -371,7 +414,9 @@ class StoredFeed(Stored):
             # Both are looked at again under their locks: comparing the places may have taken hours.
             upstream = connection.execute(select(bound.c.upstream).with_for_update()).scalar_one()
             if upstream != feed.upstream:
-                raise ConfigError(f"the state has just been bound to {upstream}; nothing was changed")
+                raise ConfigError(
+                    f"the state has just been bound to {upstream}; nothing was changed"
+                )
             if now.epoch != feed.epoch:
                 raise ConfigError(
                     f"a consumer of {upstream} ran while its files were compared; nothing was changed. Stop it, and "
@@ -391,7 +436,9 @@ class StoredFeed(Stored):
                 left = Digests(chunks)
                 left.forget(but=frozenset(other.get(sequence, ())))
                 for chunk, content in left.moved()[0].items():
-                    connection.execute(insert(digests).values(stream=sequence, chunk=chunk, digests=content))
+                    connection.execute(
+                        insert(digests).values(stream=sequence, chunk=chunk, digests=content)
+                    )
 
 
 def busy(holder: str) -> str:

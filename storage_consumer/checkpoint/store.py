@@ -16,7 +16,13 @@ from storage_consumer.checkpoint.findings import StoredQuarantine, StoredReports
 from storage_consumer.checkpoint.journal import StoredHistory, StoredJournal
 from storage_consumer.checkpoint.progress import StoredFeed, StoredProgress
 from storage_consumer.checkpoint.tables import StoredDecisions, StoredLoads
-from storage_consumer.checkpoint.transactions import Role, StateSchema, StateTransactions, StoredLease, seconds_between
+from storage_consumer.checkpoint.transactions import (
+    Role,
+    StateSchema,
+    StateTransactions,
+    StoredLease,
+    seconds_between,
+)
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease import readable
 from storage_consumer.target.session_settings import kind_of
@@ -65,13 +71,21 @@ class StateStore:
         tables = self.transactions.tables
         feed, lease = tables.feed.c, tables.lease.c
         query = select(
-            *(feed.upstream, feed.checkpoint, feed.checkpoint_running, feed.storage_checkpoint, lease.holder),
+            *(
+                feed.upstream,
+                feed.checkpoint,
+                feed.checkpoint_running,
+                feed.storage_checkpoint,
+                lease.holder,
+            ),
             seconds_between("expires_at", "UTC_TIMESTAMP(6)"),
             text("UNIX_TIMESTAMP(NOW(6))"),
             text("@@GLOBAL.read_only"),
             text("VERSION()"),
         ).join_from(tables.feed, tables.lease, true())
-        upstream, checkpoint, running, storage, holder, expired, now, read_only, version = self.feed.one(query)
+        upstream, checkpoint, running, storage, holder, expired, now, read_only, version = (
+            self.feed.one(query)
+        )
         counts = self.quarantine.counts()
         report, age = self.reports.last()
         return Snapshot(
@@ -112,7 +126,9 @@ class StateStore:
         )
 
 
-def operated(downstream: Downstream, password: str, readable: Collection[int] = (STATE_VERSION,)) -> StateStore:
+def operated(
+    downstream: Downstream, password: str, readable: Collection[int] = (STATE_VERSION,)
+) -> StateStore:
     """Return an operator's view of a state, without lease; raise `ConfigError` without one.
 
     It has to be of a `readable` version.

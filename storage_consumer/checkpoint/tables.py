@@ -15,8 +15,20 @@ from sqlalchemy import ColumnElement, Select, delete, exists, select, text, upda
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 
-from storage_consumer.checkpoint.findings import StoredReports, begun_statements, close_copied, last_that_may_touch
-from storage_consumer.checkpoint.transactions import StateTransactions, Stored, larger, name_in, put_all, record
+from storage_consumer.checkpoint.findings import (
+    StoredReports,
+    begun_statements,
+    close_copied,
+    last_that_may_touch,
+)
+from storage_consumer.checkpoint.transactions import (
+    StateTransactions,
+    Stored,
+    larger,
+    name_in,
+    put_all,
+    record,
+)
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.journal_entry import DONE, SKIPPED
@@ -42,7 +54,11 @@ from storage_consumer.target.state_tables import NOW, StateTables, put, same_sta
 
 def put_copies(connection: Connection, tables: StateTables, copies: Mapping[str, Copies]) -> None:
     """Store what copies of tables have to contain, and contained, by table key."""
-    put_all(connection, tables.copies, ({"table_key": key} | copy_values(each) for key, each in copies.items()))
+    put_all(
+        connection,
+        tables.copies,
+        ({"table_key": key} | copy_values(each) for key, each in copies.items()),
+    )
 
 
 def copy_values(copies: Copies) -> dict[str, Any]:
@@ -79,7 +95,9 @@ def copies_in(row: Any) -> Copies:
 
 def copies_of(connection: Connection, tables: StateTables) -> Mapping[str, Copies]:
     """Return table key → what copies of that table have to contain, or contained."""
-    return {row.table_key: copies_in(row) for row in connection.execute(select(tables.copies)).all()}
+    return {
+        row.table_key: copies_in(row) for row in connection.execute(select(tables.copies)).all()
+    }
 
 
 _STORED_PAUSE = "hold"
@@ -118,16 +136,22 @@ class StoredDecisions(Stored):
         query = select(made).join(journal, same_statement(made, journal))
         query = query.where(journal.c.state.not_in((DONE, SKIPPED)))
         return {
-            DdlId(row.table_dir, row.version, row.checksum): record(Decision, row, decided_at=str(row.decided_at))
+            DdlId(row.table_dir, row.version, row.checksum): record(
+                Decision, row, decided_at=str(row.decided_at)
+            )
             for row in self._read(query, "reading the decisions about DDL")
         }
 
     def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
         """Return what `apply_to_tables` would make of unseen decisions, without changes."""
-        waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
+        waits = select(self._tables.table_decisions).where(
+            self._tables.table_decisions.c.obeyed_at.is_(None)
+        )
         with self._shared("reading the decisions about tables") as connection:
             made = map(_decision, connection.execute(waits).all())
-            return [self._judged(connection, each, tells_time=tells_time, locks=False) for each in made]
+            return [
+                self._judged(connection, each, tells_time=tells_time, locks=False) for each in made
+            ]
 
     def waiting(self) -> tuple[bool, bool]:
         """Return whether decisions on tables wait, and whether loads do.
@@ -140,13 +164,17 @@ class StoredDecisions(Stored):
         (row,) = self._read(select(decided, requested), "looking for decisions about tables")
         return bool(row[0]), bool(row[1])
 
-    def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
+    def apply_to_tables(
+        self, busy: Collection[str] = (), *, tells_time: bool = True
+    ) -> list[Obeyed]:
         """Apply stored decisions, each once; note one that cannot be followed, without effect.
 
         Decisions about tables that are `busy` wait. `tells_time` says whether rows carry their
         commit-ts.
         """
-        waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
+        waits = select(self._tables.table_decisions).where(
+            self._tables.table_decisions.c.obeyed_at.is_(None)
+        )
         if not self.waiting()[0]:
             return []
         with self._owned("applying a decision about a table") as connection:
@@ -154,10 +182,14 @@ class StoredDecisions(Stored):
             # look.
             made = map(_decision, connection.execute(waits.with_for_update()).all())
             return [
-                self._obeyed(connection, each, tells_time=tells_time) for each in made if each.table_key not in busy
+                self._obeyed(connection, each, tells_time=tells_time)
+                for each in made
+                if each.table_key not in busy
             ]
 
-    def _obeyed(self, connection: Connection, decision: TableDecision, *, tells_time: bool) -> Obeyed:
+    def _obeyed(
+        self, connection: Connection, decision: TableDecision, *, tells_time: bool
+    ) -> Obeyed:
         tables, of = self._tables, decision.table_key
         found = self._judged(connection, decision, tells_time=tells_time, locks=True)
         name = found.table.name
@@ -174,7 +206,9 @@ class StoredDecisions(Stored):
         connection.execute(
             # In the transaction that changes the table: after a crash both are there, or the
             # decision still waits.
-            update(made).where(made.c.table_key == of).values(obeyed_at=NOW, refusal=found.refusal or None)
+            update(made)
+            .where(made.c.table_key == of)
+            .values(obeyed_at=NOW, refusal=found.refusal or None)
         )
         return Obeyed(table=str(name), decision=decision, refusal=found.refusal)
 
@@ -195,7 +229,9 @@ class StoredDecisions(Stored):
         ends = (made.c.table_key == table_key) & (_is_paused(self._tables) | refused)
         connection.execute(delete(made).where(ends))
 
-    def _judged(self, connection: Connection, decision: TableDecision, *, tells_time: bool, locks: bool) -> Foreseen:
+    def _judged(
+        self, connection: Connection, decision: TableDecision, *, tells_time: bool, locks: bool
+    ) -> Foreseen:
         """Return a table after a decision; `locks`: hold its row until the transaction ends."""
         tables, of = self._tables, decision.table_key
         query = _stored_tables(tables).where(tables.tables.c.table_key == of)
@@ -211,14 +247,20 @@ class StoredDecisions(Stored):
         # statement moves in between.
         stored = self._with_statements(connection, stored)
         loads = tables.loads.c
-        phase = connection.execute(select(loads.phase).where(loads.table_key == of)).scalar_one_or_none()
-        stored = replace(stored, loading=phase == LoadPhase.LOADING, joining=phase == LoadPhase.JOINING)
+        phase = connection.execute(
+            select(loads.phase).where(loads.table_key == of)
+        ).scalar_one_or_none()
+        stored = replace(
+            stored, loading=phase == LoadPhase.LOADING, joining=phase == LoadPhase.JOINING
+        )
         place = self._place(connection, stored)
         if why := refusal(stored, decision, tells_time=tells_time):
             return Foreseen(decision=decision, table=stored, place=place, refusal=why)
         # A table that follows has reached this, though its own row may be older.
         running = connection.execute(select(tables.feed.c.checkpoint_running)).scalar_one()
-        return Foreseen(decision=decision, table=obeyed(stored, decision, running), place=decision.to or place)
+        return Foreseen(
+            decision=decision, table=obeyed(stored, decision, running), place=decision.to or place
+        )
 
     def _with_statements(self, connection: Connection, table: StoredTable) -> StoredTable:
         """Return the table with what the journal says of its statements."""
@@ -228,13 +270,19 @@ class StoredDecisions(Stored):
         query = select(journal.version, journal.query, kept.schema_name, kept.table_name)
         # A structure without a statement is journaled too, but it is no change that a copy has to
         # hold.
-        ended = (kept.table_key == table.table_key) & (kept.query != "") & journal.state.in_((DONE, SKIPPED))
+        ended = (
+            (kept.table_key == table.table_key)
+            & (kept.query != "")
+            & journal.state.in_((DONE, SKIPPED))
+        )
         query = query.join_from(tables.structures, tables.journal, same).where(ended)
         resolved = connection.execute(query.order_by(journal.version.desc()).limit(_STRAYS))
         begun = connection.execute(begun_statements(tables, given_up=needs_copy(table.state)))
         return replace(
             table,
-            last_resolved=next((row.version for row in resolved if leads_to(row.query, name_in(row))), 0),
+            last_resolved=next(
+                (row.version for row in resolved if leads_to(row.query, name_in(row))), 0
+            ),
             started=last_that_may_touch(begun, table.name),
         )
 
@@ -242,12 +290,23 @@ class StoredDecisions(Stored):
         """Return a table's name in the target."""
         targets = self._tables.targets.c
         of = targets.table_key == table.table_key
-        row = connection.execute(select(targets.target_schema, targets.target_table).where(of)).first()
-        return table.name if row is None else TableName(schema=row.target_schema, table=row.target_table)
+        row = connection.execute(
+            select(targets.target_schema, targets.target_table).where(of)
+        ).first()
+        return (
+            table.name
+            if row is None
+            else TableName(schema=row.target_schema, table=row.target_table)
+        )
 
     def _put(self, connection: Connection, found: Foreseen) -> None:
         """Store what a decision makes of a table."""
-        table, verb, of, to = found.table, found.decision.verb, found.decision.table_key, found.decision.to
+        table, verb, of, to = (
+            found.table,
+            found.decision.verb,
+            found.decision.table_key,
+            found.decision.to,
+        )
         row = {name: getattr(table, name) for name in ("checkpoint", "state", "follows", "error")}
         row |= {"table_key": of, "schema_name": table.name.schema, "table_name": table.name.table}
         connection.execute(put(self._tables.tables, row))
@@ -267,7 +326,11 @@ class StoredDecisions(Stored):
         tables, kept = self._tables, self._tables.structures.c
         progress, made = tables.tables.c, tables.table_decisions
         said = [column for name, column in made.c.items() if name != "table_key"]
-        query = _stored_tables(tables).add_columns(*said).outerjoin(made, made.c.table_key == progress.table_key)
+        query = (
+            _stored_tables(tables)
+            .add_columns(*said)
+            .outerjoin(made, made.c.table_key == progress.table_key)
+        )
         found = [
             TableRow(
                 stored=_stored_table(row),
@@ -284,14 +347,20 @@ class StoredDecisions(Stored):
         for row in self._read(named):
             if row.table_key not in known:
                 known.add(row.table_key)
-                found.append(TableRow(stored=StoredTable(table_key=row.table_key, name=name_in(row))))
-        running = max((each for (each,) in self._read(select(tables.feed.c.checkpoint_running))), default=0)
+                found.append(
+                    TableRow(stored=StoredTable(table_key=row.table_key, name=name_in(row)))
+                )
+        running = max(
+            (each for (each,) in self._read(select(tables.feed.c.checkpoint_running))), default=0
+        )
         report, _ = StoredReports(self._transactions).last()
         waiting = report.waiting if report else {}
         return [
             replace(
                 row,
-                reached=max(it.checkpoint, running if it.follows and it.state == TableState.RUNNING else 0),
+                reached=max(
+                    it.checkpoint, running if it.follows and it.state == TableState.RUNNING else 0
+                ),
                 waits=waiting.get(str(it.name), ""),
             )
             for row in found
@@ -350,7 +419,9 @@ def _stored_tables(tables: StateTables) -> Select[Any]:
 
 
 def _stored_table(row: Any) -> StoredTable:
-    return record(StoredTable, row, name=name_in(row), follows=bool(row.follows), copies=copies_in(row))
+    return record(
+        StoredTable, row, name=name_in(row), follows=bool(row.follows), copies=copies_in(row)
+    )
 
 
 def _decision(row: Any) -> TableDecision:
@@ -368,7 +439,9 @@ def _decision(row: Any) -> TableDecision:
 def paused_tables(connection: Connection, tables: StateTables) -> frozenset[str]:
     """Return the keys of the tables that an operator paused."""
     made = tables.table_decisions
-    return frozenset(connection.execute(select(made.c.table_key).where(_is_paused(tables))).scalars())
+    return frozenset(
+        connection.execute(select(made.c.table_key).where(_is_paused(tables))).scalars()
+    )
 
 
 def _is_paused(tables: StateTables) -> ColumnElement[bool]:
@@ -417,7 +490,9 @@ class StoredLoads(Stored):
     def requested(self) -> list[Load]:
         """Return the loads that no consumer has looked at, by table."""
         loads = self._tables.loads
-        query = select(loads).where(loads.c.phase == LoadPhase.REQUESTED).order_by(loads.c.table_key)
+        query = (
+            select(loads).where(loads.c.phase == LoadPhase.REQUESTED).order_by(loads.c.table_key)
+        )
         return [_load_of(row) for row in self._read(query, _DOING)]
 
     def unsettled(self, load: Load) -> tuple[int, bool]:
@@ -426,11 +501,18 @@ class StoredLoads(Stored):
         query = select(stored.state).where(stored.table_key == load.table_key)
         with self._shared(_DOING) as connection:
             state = connection.execute(query).scalar_one_or_none() or ""
-            begun = connection.execute(begun_statements(self._tables, given_up=needs_copy(state))).all()
+            begun = connection.execute(
+                begun_statements(self._tables, given_up=needs_copy(state))
+            ).all()
         return last_that_may_touch(begun, load.name), state in (TableState.HALTED, TableState.LOST)
 
     def begin(
-        self, loads: Collection[Load], *, by: str, floor: int = 0, places: Mapping[str, TableName] | None = None
+        self,
+        loads: Collection[Load],
+        *,
+        by: str,
+        floor: int = 0,
+        places: Mapping[str, TableName] | None = None,
     ) -> list[Load]:
         """See `ports.Loads`; loads that were requested keep who did that, and when."""
         tables, wanted = self._tables, self._tables.loads
@@ -440,21 +522,31 @@ class StoredLoads(Stored):
                 running = larger(feed.c.checkpoint_running, floor)
                 connection.execute(
                     update(feed).values(
-                        floor=floor, checkpoint=larger(feed.c.checkpoint, floor), checkpoint_running=running
+                        floor=floor,
+                        checkpoint=larger(feed.c.checkpoint, floor),
+                        checkpoint_running=running,
                     )
                 )
             # When and by whom the loads were requested that still are; nobody withdraws them now.
-            asked = select(wanted.c.table_key, wanted.c.load_id, wanted.c.requested_at, wanted.c.requested_by)
-            still = wanted.c.table_key.in_([load.table_key for load in loads]) & (wanted.c.phase == LoadPhase.REQUESTED)
+            asked = select(
+                wanted.c.table_key, wanted.c.load_id, wanted.c.requested_at, wanted.c.requested_by
+            )
+            still = wanted.c.table_key.in_([load.table_key for load in loads]) & (
+                wanted.c.phase == LoadPhase.REQUESTED
+            )
             found = () if by else connection.execute(asked.where(still).with_for_update())
             wishes = {(key, load_id): (at, who) for key, load_id, at, who in found}
             begun = [load for load in loads if by or (load.table_key, load.load_id) in wishes]
             for load in begun:
                 wished_at, wished_by = wishes.get((load.table_key, load.load_id), (NOW, by))
-                self._put(connection, load, requested_at=wished_at, requested_by=wished_by, ended_at=None)
+                self._put(
+                    connection, load, requested_at=wished_at, requested_by=wished_by, ended_at=None
+                )
                 new = {"state": TableState.LOADING, "follows": False, "error": ""}
                 names = {"schema_name": load.name.schema, "table_name": load.name.table}
-                progress = insert(tables.tables).values({"table_key": load.table_key, "checkpoint": 0} | names | new)
+                progress = insert(tables.tables).values(
+                    {"table_key": load.table_key, "checkpoint": 0} | names | new
+                )
                 connection.execute(progress.on_duplicate_key_update(**new))
                 # Before any row of the copy is there, so that a route that changes meanwhile does
                 # not go unseen.
@@ -487,14 +579,18 @@ class StoredLoads(Stored):
         loads = self._tables.loads
         with self._owned("storing how far loads are") as connection:
             for key, clock in clocks.items():
-                moved = update(loads).where(loads.c.table_key == key, loads.c.phase == LoadPhase.LOADING)
+                moved = update(loads).where(
+                    loads.c.table_key == key, loads.c.phase == LoadPhase.LOADING
+                )
                 connection.execute(moved.values(done=larger(loads.c.done, clock)))
 
     def clocks(self, keys: Iterable[str]) -> Mapping[str, int]:
         """Return how far the loads of these tables are, as tasks have left them."""
         loads = self._tables.loads.c
         with self._owned(_DOING) as connection:
-            rows = connection.execute(select(loads.table_key, loads.done).where(loads.table_key.in_(list(keys)))).all()
+            rows = connection.execute(
+                select(loads.table_key, loads.done).where(loads.table_key.in_(list(keys)))
+            ).all()
         return {row.table_key: row.done for row in rows}
 
     def finish(self, load: Load) -> str:
@@ -506,7 +602,9 @@ class StoredLoads(Stored):
             self._end(connection, load, LoadPhase.JOINING)
         return ""
 
-    def _end(self, connection: Connection, load: Load, phase: LoadPhase, *, error: str = "") -> None:
+    def _end(
+        self, connection: Connection, load: Load, phase: LoadPhase, *, error: str = ""
+    ) -> None:
         loads = self._tables.loads
         # Only this very load: an operator may have requested another one meanwhile.
         this = (loads.c.table_key == load.table_key) & (loads.c.load_id == load.load_id)
@@ -514,7 +612,9 @@ class StoredLoads(Stored):
         connection.execute(update(loads).where(this).values(ended))
 
     def _put(self, connection: Connection, load: Load, **more: Any) -> None:
-        values = asdict(load) | {"schema_name": load.name.schema, "table_name": load.name.table} | more
+        values = (
+            asdict(load) | {"schema_name": load.name.schema, "table_name": load.name.table} | more
+        )
         del values["name"]
         connection.execute(put(self._tables.loads, values))
 
@@ -526,12 +626,19 @@ class StoredLoads(Stored):
         loads = self._tables.loads
         if not self._transactions.has(loads):
             return []
-        found = list(map(_load_row, self._read(select(loads).order_by(loads.c.schema_name, loads.c.table_name))))
+        found = list(
+            map(
+                _load_row,
+                self._read(select(loads).order_by(loads.c.schema_name, loads.c.table_name)),
+            )
+        )
         if not any(row.load.is_pending for row in found):
             return found
         begun = self._read(begun_statements(self._tables, given_up=True))
         return [
-            replace(row, waits_for=last_that_may_touch(begun, row.load.name)) if row.load.is_pending else row
+            replace(row, waits_for=last_that_may_touch(begun, row.load.name))
+            if row.load.is_pending
+            else row
             for row in found
         ]
 
@@ -560,11 +667,15 @@ class StoredLoads(Stored):
     def _locked(self, connection: Connection, table_key: str) -> LoadRow | None:
         """Return the load of a table, which no consumer changes until the transaction ends."""
         loads = self._tables.loads
-        row = connection.execute(select(loads).where(loads.c.table_key == table_key).with_for_update()).first()
+        row = connection.execute(
+            select(loads).where(loads.c.table_key == table_key).with_for_update()
+        ).first()
         return None if row is None else _load_row(row)
 
 
-def _put_place(connection: Connection, tables: StateTables, table_key: str, place: TableName | None) -> None:
+def _put_place(
+    connection: Connection, tables: StateTables, table_key: str, place: TableName | None
+) -> None:
     """Store where a table's rows go; None: by its name, whatever earlier routes said."""
     targets = tables.targets
     if place is None:
@@ -584,7 +695,9 @@ def loads_in(connection: Connection, tables: StateTables) -> tuple[dict[str, Loa
 def put_joined(connection: Connection, tables: StateTables, keys: Collection[str]) -> None:
     """Store that tables have caught up with the others since their loads."""
     loads = tables.loads
-    joining = update(loads).where(loads.c.table_key.in_(list(keys)), loads.c.phase == LoadPhase.JOINING)
+    joining = update(loads).where(
+        loads.c.table_key.in_(list(keys)), loads.c.phase == LoadPhase.JOINING
+    )
     connection.execute(joining.values(phase=LoadPhase.DONE))
 
 

@@ -22,18 +22,37 @@ from sqlalchemy.schema import CreateColumn, CreateTable
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StateGone, StorageConsumerError
+from storage_consumer.errors import (
+    ConfigError,
+    LeaseLost,
+    RowRefused,
+    StateGone,
+    StorageConsumerError,
+)
 from storage_consumer.model import TableName
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import SERIAL_SLOTS
 from storage_consumer.sql.tokens import quote
 from storage_consumer.target.connection import Connection as Target
 from storage_consumer.target.connection import connect, read_only
-from storage_consumer.target.mysql_errors import LOCK_WAIT_TIMEOUT, gone, is_denied, number_of, translated
+from storage_consumer.target.mysql_errors import (
+    LOCK_WAIT_TIMEOUT,
+    gone,
+    is_denied,
+    number_of,
+    translated,
+)
 from storage_consumer.target.rights import state_remedy
 from storage_consumer.target.row_statements import batched
 from storage_consumer.target.session_settings import evict, fetched, mark
-from storage_consumer.target.state_tables import EVERY_TABLE, MIGRATED, NOW, STATE_VERSION, put, state_tables
+from storage_consumer.target.state_tables import (
+    EVERY_TABLE,
+    MIGRATED,
+    NOW,
+    STATE_VERSION,
+    put,
+    state_tables,
+)
 
 _PUT_BACK = (
     "the state schema {} went back while this program ran: it was restored from a backup. If the tables were restored with it, start again. With the "
@@ -72,7 +91,9 @@ class StateTransactions:
         timeout = _READ_TIMEOUT if role == "operator" else None
         self.engine = create_engine(
             "mysql+pymysql://",
-            creator=lambda: connect(downstream, password, read_timeout=timeout, prepare=self._prepare),
+            creator=lambda: connect(
+                downstream, password, read_timeout=timeout, prepare=self._prepare
+            ),
             # the server, or a proxy before it, may have ended an idle connection
             pool_pre_ping=True,
             pool_size=_CONNECTIONS,
@@ -101,7 +122,9 @@ class StateTransactions:
             return
         connection.query(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT}")
         # By these ids `evict` knows which connections are not a former owner's.
-        self._ours.update(int(connection_id) for (connection_id,) in fetched(connection, "SELECT CONNECTION_ID()"))
+        self._ours.update(
+            int(connection_id) for (connection_id,) in fetched(connection, "SELECT CONNECTION_ID()")
+        )
         with suppress(pymysql.err.MySQLError):  # before the first start there is no state schema
             mark(connection.query, self.schema)
 
@@ -144,7 +167,9 @@ class StateTransactions:
             raise LeaseLost(message)
         feed = self.tables.feed.c
         # After the lease, as all who lock both. Locked, so that it is not older than what we know.
-        newest = select(feed.window_id, feed.checkpoint_running, feed.storage_checkpoint).with_for_update()
+        newest = select(
+            feed.window_id, feed.checkpoint_running, feed.storage_checkpoint
+        ).with_for_update()
         stored = connection.execute(newest).one() if lock else self._stored
         if epoch < self.epoch or any(map(operator.lt, stored, self._stored)):
             raise StateGone(f"{doing}: {_PUT_BACK.format(self.schema)}")
@@ -170,9 +195,13 @@ class StateTransactions:
             if lost := gone(fault, doing, self.schema):
                 raise lost from error
             if is_denied(fault):
-                raise ConfigError(f"{doing}: {state_remedy(fault, self._asked, self.schema)}") from error
+                raise ConfigError(
+                    f"{doing}: {state_remedy(fault, self._asked, self.schema)}"
+                ) from error
             ours = translated(fault, doing)
-            raise (StorageConsumerError(str(ours)) if isinstance(ours, RowRefused) else ours) from error
+            raise (
+                StorageConsumerError(str(ours)) if isinstance(ours, RowRefused) else ours
+            ) from error
         except NoResultFound as fault:
             message = (
                 f"{doing}: a row that every state has is missing from the state schema {self.schema}: the schema was "
@@ -260,7 +289,11 @@ class Stored:
         """Read and store it in `transactions`."""
         self._transactions = transactions
         self._tables = transactions.tables
-        self._owned, self._shared, self._read = transactions.owned, transactions.shared, transactions.rows
+        self._owned, self._shared, self._read = (
+            transactions.owned,
+            transactions.shared,
+            transactions.rows,
+        )
 
 
 def record(kind: Callable[..., T], row: Any, /, **more: Any) -> T:
@@ -284,7 +317,9 @@ _MICROSECOND = 1e-6
 
 def seconds_between(column: str, now: str) -> Any:
     """Return the expression for a column's age in seconds, by the target's clock."""
-    return (func.timestampdiff(text("MICROSECOND"), text(column), text(now)) * _MICROSECOND).label(f"{column}_ago")
+    return (func.timestampdiff(text("MICROSECOND"), text(column), text(now)) * _MICROSECOND).label(
+        f"{column}_ago"
+    )
 
 
 _SAME_COLUMN, _NO_COLUMN = 1060, 1091
@@ -318,9 +353,13 @@ class StateSchema(Stored):
         with self._shared("creating the state schema") as connection:
             self._refuse_foreign(self._version(connection))
             options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-            there = text("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :schema")
+            there = text(
+                "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :schema"
+            )
             if not connection.execute(there, {"schema": self._schema}).scalar_one():
-                _as_it_is(connection, f"CREATE DATABASE IF NOT EXISTS {quote(self._schema)} {options}")
+                _as_it_is(
+                    connection, f"CREATE DATABASE IF NOT EXISTS {quote(self._schema)} {options}"
+                )
             for table in tables.metadata.sorted_tables:
                 if not exists(connection, table):  # another process may be doing the same
                     connection.execute(CreateTable(table, if_not_exists=True))
@@ -329,7 +368,13 @@ class StateSchema(Stored):
                 (tables.lease, {"id": 1, "holder": "", "epoch": _CLOCK, "expires_at": NOW}),
                 (
                     tables.feed,
-                    {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},
+                    {
+                        "id": 1,
+                        "upstream": upstream,
+                        "checkpoint": 0,
+                        "storage_checkpoint": 0,
+                        "window_id": 0,
+                    },
                 ),
             ):
                 # The look never waits for a row that another process holds; one may have inserted
@@ -431,11 +476,14 @@ class StateSchema(Stored):
                 # already, and this would throw one away.
                 running = connection.execute(select(feed.c.checkpoint)).scalar_one()
                 own = select(func.min(progress.checkpoint)).where(
-                    progress.follows.is_(False), progress.state.not_in((TableState.DROPPED, TableState.EXCLUDED))
+                    progress.follows.is_(False),
+                    progress.state.not_in((TableState.DROPPED, TableState.EXCLUDED)),
                 )
                 behind = connection.execute(own).scalar_one()
                 lowest = running if behind is None else min(running, behind)
-                connection.execute(update(feed).values(checkpoint=lowest, checkpoint_running=running))
+                connection.execute(
+                    update(feed).values(checkpoint=lowest, checkpoint_running=running)
+                )
             if before < _NOTED_WRITES:
                 # Nothing tells which tables a job was writing that was killed: any may hold rows up
                 # to the storage checkpoint, and none goes beyond that of its time.
@@ -487,7 +535,9 @@ class StoredLease(Stored):
         """
         free = ("", holder, dead)
         with self._transactions.translated("acquiring the lease"):
-            other = self._transactions.evicting(lambda: self._take(holder, ttl, free), unless=lambda: self.holder(free))
+            other = self._transactions.evicting(
+                lambda: self._take(holder, ttl, free), unless=lambda: self.holder(free)
+            )
         if not other:
             # Only the owner migrates, so no two programs change the tables at the same time.
             StateSchema(self._transactions).migrate()
@@ -506,7 +556,9 @@ class StoredLease(Stored):
                 return str(row.holder)
             # No epoch comes twice, though the state may have been restored from a backup.
             epoch = max(row.epoch + 1, row.clock)
-            connection.execute(update(lease).values(holder=holder, epoch=epoch, expires_at=_in_seconds(ttl)))
+            connection.execute(
+                update(lease).values(holder=holder, epoch=epoch, expires_at=_in_seconds(ttl))
+            )
         # Only after the commit: until then the lease may still be someone else's.
         self._transactions.own(epoch)
         self._holder = holder
@@ -542,12 +594,16 @@ class StoredLease(Stored):
         with self._shared("releasing the lease") as connection:
             connection.execute(
                 # The epoch stays, so the next owner's is higher than every earlier one.
-                update(lease).where(lease.c.epoch == self.epoch, lease.c.holder == self._holder).values(holder="")
+                update(lease)
+                .where(lease.c.epoch == self.epoch, lease.c.holder == self._holder)
+                .values(holder="")
             )
 
     # windows
 
-    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:
+    def open_window(
+        self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None
+    ) -> int:
         """Fence off all older work; return a new window's id with `partitions` ready slots.
 
         `writes`: table key → the commit-ts up to which the window may write rows that are visible
@@ -555,7 +611,8 @@ class StoredLease(Stored):
         """
         with self._transactions.translated(_OPENING):
             return self._transactions.evicting(
-                lambda: self._open_window(partitions, storage_checkpoint, writes or {}), unless=self._see_owner
+                lambda: self._open_window(partitions, storage_checkpoint, writes or {}),
+                unless=self._see_owner,
             )
 
     def _see_owner(self) -> None:
@@ -563,7 +620,9 @@ class StoredLease(Stored):
         with self._transactions.engine.begin() as connection:
             self._transactions.check_owner(connection, _OPENING, lock=False)
 
-    def _open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int]) -> int:
+    def _open_window(
+        self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int]
+    ) -> int:
         feed, slots = self._tables.feed, self._tables.slots
         with self._transactions.engine.begin() as connection:
             # Slots before the lease: this may wait for a task, and the lease must be renewed

@@ -73,7 +73,11 @@ def _fitted(text: str) -> str:
         for line in [" ".join(paragraph.split())] if is_prose else paragraph.split("\n"):
             further = " " * len(_HEAD.match(line)[0])  # type: ignore[index] # it matches nothing too
             filled = textwrap.wrap(
-                line, _columns(), subsequent_indent=further, break_long_words=False, break_on_hyphens=False
+                line,
+                _columns(),
+                subsequent_indent=further,
+                break_long_words=False,
+                break_on_hyphens=False,
             )
             lines += [line] if _COMMAND_LINE.match(line) else filled
         lines.append("")
@@ -93,7 +97,11 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28, width=_columns())
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return [line for part in text.splitlines() for line in textwrap.wrap(part, width, break_on_hyphens=False)]
+        return [
+            line
+            for part in text.splitlines()
+            for line in textwrap.wrap(part, width, break_on_hyphens=False)
+        ]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -202,7 +210,9 @@ def _parser(*asked: Verb, brief: bool = False) -> argparse.ArgumentParser:
         prog=PROGRAM,
         description=_fitted(_IN_SHORT if brief else VERBS[RUN].description),
         usage=f"{PROGRAM} [command] [option …]" if brief else None,
-        epilog=_FURTHER if brief else _fitted(f"{_FIRST_COMMANDS}\n\n{_MORE_OF_RUN}\n\n{_CODES}\n\n{_ALL_OPTIONS}"),
+        epilog=_FURTHER
+        if brief
+        else _fitted(f"{_FIRST_COMMANDS}\n\n{_MORE_OF_RUN}\n\n{_CODES}\n\n{_ALL_OPTIONS}"),
         formatter_class=_Help,
         allow_abbrev=False,
     )
@@ -221,7 +231,9 @@ def _parser(*asked: Verb, brief: bool = False) -> argparse.ArgumentParser:
             )
             parts.append("\n".join(lines))
         if verb.examples:
-            parts.append("\n".join(["examples:", *(f"    {PROGRAM} {example}" for example in verb.examples)]))
+            parts.append(
+                "\n".join(["examples:", *(f"    {PROGRAM} {example}" for example in verb.examples)])
+            )
         parts.append(f"exit codes:\n{listed(verb.name)}")
         made = verbs.add_parser(
             verb.name,
@@ -246,14 +258,24 @@ def _fill(parser: _Parser, verb: Verb) -> None:
         first = None if verb.without_action else words[0]
         text = verb.without_action or f"What to do; {first} if left out."
         shown = f"{{{','.join(words)}}}"
-        parser.add_argument("action", nargs="?", type=_one_of(words), metavar=shown, default=first, help=text)
+        parser.add_argument(
+            "action", nargs="?", type=_one_of(words), metavar=shown, default=first, help=text
+        )
     if verb.words:
         parser.add_argument("words", nargs="*", metavar=verb.words, help="Any number of them.")
     for flag in verb.flags:
         words = words_of(flag.metavar)
-        how: dict[str, Any] = {"metavar": flag.metavar, "action": _Once, "type": _one_of(words) if words else str}
+        how: dict[str, Any] = {
+            "metavar": flag.metavar,
+            "action": _Once,
+            "type": _one_of(words) if words else str,
+        }
         if flag.switch:
-            more = {"nargs": "?", "metavar": flag.metavar} if flag.metavar else {"action": "store_const"}
+            more = (
+                {"nargs": "?", "metavar": flag.metavar}
+                if flag.metavar
+                else {"action": "store_const"}
+            )
             how = {"const": "true", **more}
         if flag.repeatable:
             how["action"] = "append"
@@ -273,7 +295,9 @@ def _fill(parser: _Parser, verb: Verb) -> None:
                 how = {"action": "append"}
             # argparse formats its help by %.
             text, placeholder = help_text(option).replace("%", "%%"), option.metavar
-            group.add_argument(*flags_of(option), dest=option.keyword, metavar=placeholder, help=text, **how)
+            group.add_argument(
+                *flags_of(option), dest=option.keyword, metavar=placeholder, help=text, **how
+            )
 
 
 def _one_of(words: Sequence[str]) -> Callable[[str], str]:

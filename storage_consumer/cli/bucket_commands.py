@@ -17,7 +17,12 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storage_consumer.bucket.inspector import InspectedBucket, InspectedSetting, inspect, refuse_foreign
+from storage_consumer.bucket.inspector import (
+    InspectedBucket,
+    InspectedSetting,
+    inspect,
+    refuse_foreign,
+)
 from storage_consumer.cli.endings import Answer, ExitCode, told
 from storage_consumer.cli.screen import facts, table, wrapped
 from storage_consumer.cli.verb import FlagsWithJson
@@ -38,7 +43,15 @@ if TYPE_CHECKING:
 _SHOWN_TABLES = 10
 _LABEL = 14
 _AS_FOUND = (
-    *("layouts", "architecture", "index_widths", "dispatchers", "objects", "data_files", "schema_files"),
+    *(
+        "layouts",
+        "architecture",
+        "index_widths",
+        "dispatchers",
+        "objects",
+        "data_files",
+        "schema_files",
+    ),
     *("checkpoint", "warnings", "notes", "likely", "foreign"),
 )
 """Fields of `InspectedBucket` that the document has under the same name."""
@@ -100,7 +113,8 @@ def as_document(bucket: InspectedBucket, asked: Asked = NOTHING) -> dict[str, An
         "bucket": bucket.place,
         **{name: getattr(bucket, name) for name in _AS_FOUND},
         "settings": {
-            each.name: {"value": each.value, "state": each.state, "origin": each.origin} for each in bucket.settings
+            each.name: {"value": each.value, "state": each.state, "origin": each.origin}
+            for each in bucket.settings
         },
         "missing": [each.name for each in bucket.missing],
         "contradictions": [each.name for each in bucket.contradictions],
@@ -133,13 +147,19 @@ def lines_of(bucket: InspectedBucket, asked: Asked = NOTHING) -> Iterator[str]:
     files = f"{bucket.data_files:,} data files, {bucket.schema_files:,} schema files"
     known = {
         "layout": ", ".join(bucket.layouts) or "no schema file found",
-        "written by": either if bucket.architecture == "not tellable" else f"{bucket.architecture} architecture",
+        "written by": either
+        if bucket.architecture == "not tellable"
+        else f"{bucket.architecture} architecture",
         "file numbers": f"{widths} digits{', with the dispatcher in the name' if bucket.dispatchers else ''}",
         "objects": f"{bucket.objects:,} ({data_size(bucket.size)}): {files}",
-        "checkpoint": f"{bucket.checkpoint} ({_time(bucket.checkpoint)})" if bucket.checkpoint else "none yet",
+        "checkpoint": f"{bucket.checkpoint} ({_time(bucket.checkpoint)})"
+        if bucket.checkpoint
+        else "none yet",
     }
     if bucket.commit_ts:
-        known["rows"] = f"commit ts {between(*bucket.commit_ts)} in the {bucket.sampled} sampled files"
+        known["rows"] = (
+            f"commit ts {between(*bucket.commit_ts)} in the {bucket.sampled} sampled files"
+        )
     if bucket.foreign or bucket.likely:
         elsewhere = f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}"
         yield bucket.place
@@ -168,7 +188,9 @@ def lines_of(bucket: InspectedBucket, asked: Asked = NOTHING) -> Iterator[str]:
     for found in bucket.tables[:_SHOWN_TABLES]:
         versions = f"{found.versions} version{'s' if found.versions != 1 else ''}"
         number = f"{found.files:>6,} file{'s' if found.files != 1 else ' '}"
-        largest.append((str(found.name or found.directory), number, f"{data_size(found.size):>9}", versions))
+        largest.append(
+            (str(found.name or found.directory), number, f"{data_size(found.size):>9}", versions)
+        )
     yield from table(largest, "  ")
     for title, texts in {"warnings": bucket.warnings, "notes": bucket.notes}.items():
         yield from ("", title) if texts else ()
@@ -177,7 +199,11 @@ def lines_of(bucket: InspectedBucket, asked: Asked = NOTHING) -> Iterator[str]:
     for text in _open_questions(bucket):
         yield from wrapped(text, further="  ")
     if not bucket.missing and not bucket.contradictions:
-        yield ("nothing is missing; continue with:" if bucket.checkpoint else "once it is there, continue with:")
+        yield (
+            "nothing is missing; continue with:"
+            if bucket.checkpoint
+            else "once it is there, continue with:"
+        )
     elif not bucket.contradictions:
         yield "fill these in and continue with:"
     if not bucket.contradictions:
@@ -227,7 +253,9 @@ def command(bucket: InspectedBucket, asked: Asked = NOTHING) -> str:
     weaker = not upstream.has_commit_ts and "--allow-missing-commit-ts" not in asked.given
     if weaker and not any(each.is_missing for each in bucket.settings if each.keyword != "tz"):
         words.append("--allow-missing-commit-ts")
-    return " ".join(words if asked.has_target else [*words, "--downstream-uri", "'mysql://<USER>@<HOST>:3306/'"])
+    return " ".join(
+        words if asked.has_target else [*words, "--downstream-uri", "'mysql://<USER>@<HOST>:3306/'"]
+    )
 
 
 def _flag(value: object) -> str:
@@ -241,13 +269,21 @@ def _shown(setting: InspectedSetting) -> str:
     if value is None or (value == "" and setting.keyword == "binary_encoding_method"):
         return "?" if setting.is_missing else "-"
     # Quoted where it is empty or has a blank that nobody would see.
-    return _flag(value) if isinstance(value, bool) or (value and not set(str(value)) & set("\r\n\t ")) else repr(value)
+    return (
+        _flag(value)
+        if isinstance(value, bool) or (value and not set(str(value)) & set("\r\n\t "))
+        else repr(value)
+    )
 
 
 def _time(ts: int) -> str | None:
     """Return the time of a TSO in UTC; None for 0 and for a number that is not a time."""
     try:
-        return f"{datetime.fromtimestamp(physical_ms(ts) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ts else None
+        return (
+            f"{datetime.fromtimestamp(physical_ms(ts) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+            if ts
+            else None
+        )
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -269,7 +305,9 @@ def answer_init(own: InitFlags, session: Session) -> Answer:
     path = Path(own.output or _FILE).expanduser()
     # Before the look at the bucket, which may take a while.
     if path.exists() and not own.force:
-        raise ConfigError(f"{path} exists; overwrite it with --force, or write another file with --output")
+        raise ConfigError(
+            f"{path} exists; overwrite it with --force, or write another file with --output"
+        )
     given = {name: value for name, value in session.options.items() if name != "downstream_uri"}
     option = BY_KEYWORD["downstream_uri"]
     target = str(session.options.get(option.keyword) or session.environ.get(option.environment, ""))
@@ -282,25 +320,42 @@ def answer_init(own: InitFlags, session: Session) -> Answer:
     configs, is_known = asked.configs, bool(target) or asked.has_target
     findings: list[Finding] = []
     if target:
-        found = examined(replace(doctor_input(session), inspected=bucket), ("target", "network", "state"))
+        found = examined(
+            replace(doctor_input(session), inspected=bucket), ("target", "network", "state")
+        )
         findings = [each for each in found if each.verdict in (Verdict.WARN, Verdict.FAIL)]
-    access = {name: str(value) for name, value in session.given.items() if BY_KEYWORD[name].group == "the target"}
+    access = {
+        name: str(value)
+        for name, value in session.given.items()
+        if BY_KEYWORD[name].group == "the target"
+    }
     text = "\n".join(_toml_lines(bucket, target, configs, findings, access)).rstrip("\n")
     # Redacted here, since a file is not what is printed.
     _write(path, f"{redact(text)}\n", force=own.force)
     words = [word for config in (*configs, str(path)) for word in ("--config", config)]
     command = shlex.join([PROGRAM, "run", *words, "--once"])
-    missing = [f"--{each.name}" for each in bucket.missing] + ([] if is_known else ["--downstream-uri"])
+    missing = [f"--{each.name}" for each in bucket.missing] + (
+        [] if is_known else ["--downstream-uri"]
+    )
     contradicted = [f"--{each.name}" for each in bucket.contradictions]
     # An unusable file must be read by a person, whether bucket or target is lacking.
     code = ExitCode.MISCONFIGURED if missing else code_of(bucket)
-    document = {"file": str(path), "missing": missing, "contradictions": contradicted, "command": command}
+    document = {
+        "file": str(path),
+        "missing": missing,
+        "contradictions": contradicted,
+        "command": command,
+    }
     lines = [f"wrote {path}"]
     lines += [f"missing: {name}; the file says what to check" for name in missing]
     lines += [f"contradicts the bucket: {name}; the file says why" for name in contradicted]
     lines += [f"no changefeed's folder, which is likely {place}" for place in bucket.likely]
     lines += [f"the target: {line}" for each in findings for line in _finding_lines(each)]
-    lines += ["", "fill these in and continue with:" if missing else "continue with:", f"  {command}"]
+    lines += [
+        "",
+        "fill these in and continue with:" if missing else "continue with:",
+        f"  {command}",
+    ]
     return told(own, document | {"findings": documents(findings)}, lines, code)
 
 
@@ -312,7 +367,11 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
 
 
 def _toml_lines(
-    bucket: InspectedBucket, target: str, configs: Sequence[str], findings: Sequence[Finding], access: Mapping[str, str]
+    bucket: InspectedBucket,
+    target: str,
+    configs: Sequence[str],
+    findings: Sequence[Finding],
+    access: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield the lines of the file.
 
@@ -355,11 +414,15 @@ def _toml_lines(
             yield from _setting_lines(each, configs, whole=whole)
     if findings:
         yield ""
-        yield from (f"# doctor: {escaped(line)}" for each in findings for line in _finding_lines(each))
+        yield from (
+            f"# doctor: {escaped(line)}" for each in findings for line in _finding_lines(each)
+        )
         yield f"# Once they are mended, see that nothing is left: {PROGRAM} doctor --config FILE"
 
 
-def _setting_lines(setting: InspectedSetting, configs: Sequence[str], *, whole: bool = True) -> Iterator[str]:
+def _setting_lines(
+    setting: InspectedSetting, configs: Sequence[str], *, whole: bool = True
+) -> Iterator[str]:
     """Yield a setting's lines: its origin and its key, as a comment if it must not count yet."""
     option, value = BY_KEYWORD[setting.keyword], setting.value
     key = _place(setting)[1]
@@ -406,6 +469,10 @@ def _write(path: Path, text: str, *, force: bool) -> None:
         finally:
             made.unlink(missing_ok=True)
     except FileExistsError:
-        raise ConfigError(f"{path} exists; overwrite it with --force, or write another file with --output") from None
+        raise ConfigError(
+            f"{path} exists; overwrite it with --force, or write another file with --output"
+        ) from None
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}; name another file with --output") from None
+        raise ConfigError(
+            f"cannot write {path}: {error.strerror}; name another file with --output"
+        ) from None

@@ -9,7 +9,14 @@ from contextlib import suppress
 from storage_consumer.changes import render_sql
 from storage_consumer.changes.reading import Feed, Wanted
 from storage_consumer.changes.render_sql import undone
-from storage_consumer.changes.rendering import OfKey, Whole, debezium_envelopes, flat_messages, json_lines, key_values
+from storage_consumer.changes.rendering import (
+    OfKey,
+    Whole,
+    debezium_envelopes,
+    flat_messages,
+    json_lines,
+    key_values,
+)
 from storage_consumer.changes.window import Contents, Event, refuse_none
 from storage_consumer.cli import screen
 from storage_consumer.cli.endings import Answer, print_error
@@ -28,9 +35,7 @@ _UNMATCHED = (
     "those of several columns in the order of the table's columns; texts are compared by their bytes, also where the column's collation ignores case"
 )
 _BEYOND = "nothing is known from --from on yet: the bucket is complete up to {} only, and --follow waits for more"
-_NOT_YET = (
-    "the bucket has no table {} yet: --follow waits for it, and `storage-consumer inspect` lists those that there are"
-)
+_NOT_YET = "the bucket has no table {} yet: --follow waits for it, and `storage-consumer inspect` lists those that there are"
 _TOGETHER = 500
 """Lines that are written at once."""
 
@@ -43,11 +48,15 @@ def answer_changes(own: ChangesFlags, session: Session) -> Answer:
     """
     form, high = own.format or "json", own.to
     if own.follow and (high is not None or form == "undo-sql"):
-        raise ConfigError("--follow goes on for ever: give neither --to nor --format undo-sql with it")
+        raise ConfigError(
+            "--follow goes on for ever: give neither --to nor --format undo-sql with it"
+        )
     if own.key and not own.table:
         raise ConfigError("--key is the primary key of a row of --table: give that too")
     if form == "undo-sql" and own.from_ is None:
-        raise ConfigError("--format undo-sql takes back what happened in a window: say with --from where that begins")
+        raise ConfigError(
+            "--format undo-sql takes back what happened in a window: say with --from where that begins"
+        )
     if high is not None and high < (own.from_ or 1):
         raise ConfigError(f"--to {high} is before --from {own.from_}")
     # Both are inclusive on the command line.
@@ -60,7 +69,11 @@ def answer_changes(own: ChangesFlags, session: Session) -> Answer:
     of_key = OfKey(key_values(own.key), upstream.protocol) if own.key else None
     wanted: Wanted = of_key or (lambda _: True)
     if own.follow:
-        line, tuning, notes = _line(form, upstream), loaded.config.tuning, _notes(feed.contents, own.table, low)
+        line, tuning, notes = (
+            _line(form, upstream),
+            loaded.config.tuning,
+            _notes(feed.contents, own.table, low),
+        )
 
         def wait() -> bool:
             while (note := next(notes)) is not None:
@@ -68,7 +81,9 @@ def answer_changes(own: ChangesFlags, session: Session) -> Answer:
             time.sleep(tuning.flush_interval)
             return True
 
-        followed = feed.following(low, wait, wanted, patience=tuning.gap_timeout, retry_limit=tuning.retry_limit)
+        followed = feed.following(
+            low, wait, wanted, patience=tuning.gap_timeout, retry_limit=tuning.retry_limit
+        )
         lines = (None if event is None else line(event) for event in followed)
         with suppress(KeyboardInterrupt):
             _print(_framed(form, lines), session.environ)
@@ -79,7 +94,9 @@ def answer_changes(own: ChangesFlags, session: Session) -> Answer:
         print_error(_BEYOND.format(feed.contents.checkpoint))
     ordered = feed.ordered(window, Whole(of_key) if of_key and form == "undo-sql" else wanted)
     if form == "undo-sql":
-        texts: Iterable[str] = undone(window, ordered.events(), feed.contents.definitions, upstream.protocol)
+        texts: Iterable[str] = undone(
+            window, ordered.events(), feed.contents.definitions, upstream.protocol
+        )
     else:
         texts = map(_line(form, upstream), ordered.events())
     _print(_framed(form, texts), session.environ)

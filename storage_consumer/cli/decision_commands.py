@@ -40,14 +40,18 @@ def answer_ddl(own: DdlFlags, session: Session) -> Answer:
     and `TargetUnavailable`.
     """
     if own.action == "list":
-        if more := [f"--{name}" for name in ("version", "checksum", "sql") if getattr(own, name) is not None]:
+        if more := [
+            f"--{name}" for name in ("version", "checksum", "sql") if getattr(own, name) is not None
+        ]:
             raise ConfigError(
                 f"{' and '.join(more)}: give one of the verbs `ddl done`, `ddl skip` or `ddl replace` too"
             )
     else:
         for name in ("table", "version"):
             if getattr(own, name) is None:
-                raise ConfigError(f"ddl {own.action} needs --{name}; `storage-consumer ddl` lists what waits")
+                raise ConfigError(
+                    f"ddl {own.action} needs --{name}; `storage-consumer ddl` lists what waits"
+                )
         # An empty text would mean to run nothing, for which `skip` is the word.
         if (own.action == "replace") != bool((own.sql or "").strip()):
             raise ConfigError("`ddl replace` needs --sql, the text to run; no other verb takes it")
@@ -56,7 +60,11 @@ def answer_ddl(own: DdlFlags, session: Session) -> Answer:
             rows = desk.journal.unresolved()
             rows = meant(own.table, rows, _name) if own.table else rows
             head = f"{len(rows)} not done yet:" if rows else "no statement waits"
-            return told(own, {"waiting": [_statement_document(row) for row in rows]}, [head, *map(_statement, rows)])
+            return told(
+                own,
+                {"waiting": [_statement_document(row) for row in rows]},
+                [head, *map(_statement, rows)],
+            )
         where = f"the DDL of {own.table} with version {own.version}"
         row = _chosen(desk.journal, own, where)
         # The same decision as before has been carried out: that is an answer, not an error.
@@ -69,16 +77,26 @@ def answer_ddl(own: DdlFlags, session: Session) -> Answer:
         raise ConfigError(
             f"the DDL of {row.name} with version {row.version} was resolved in the meantime; nothing was changed"
         )
-    lines = [f"{row.name}, version {row.version} ({tso_time(row.version)}): {cut(row.query, _QUERY_COLUMNS)}"]
+    lines = [
+        f"{row.name}, version {row.version} ({tso_time(row.version)}): {cut(row.query, _QUERY_COLUMNS)}"
+    ]
     if outcome == "same":
         lines.append(f"already decided: {own.action}, but not obeyed yet; nothing was changed")
     else:
         lines.append(f"decided: {own.action}; {_STATEMENT_PROMISES[own.action]}")
         if row.decision is not None:
-            lines.append(f"this replaces the decision of {row.decision.decided_by}: {row.decision.verb}")
+            lines.append(
+                f"this replaces the decision of {row.decision.decided_by}: {row.decision.verb}"
+            )
     if row.state == "started":
-        lines.append("it was sent to the target and may still be running: if it succeeds, nothing is left to decide")
-    document = {"outcome": outcome, "decision": own.action, "sql": decision.statement} | _statement_document(row)
+        lines.append(
+            "it was sent to the target and may still be running: if it succeeds, nothing is left to decide"
+        )
+    document = {
+        "outcome": outcome,
+        "decision": own.action,
+        "sql": decision.statement,
+    } | _statement_document(row)
     return told(own, document, [*lines, OBEYED])
 
 
@@ -103,7 +121,11 @@ def _chosen(journal: StoredJournal, own: DdlFlags, where: str) -> JournalRow:
         return rows[0]
     waiting = journal.unresolved()
     names = [str(row.name) for row in waiting]
-    why = f"is {rows[0].state} already" if rows else "does not wait for a decision" + did_you_mean(own.table, names)
+    why = (
+        f"is {rows[0].state} already"
+        if rows
+        else "does not wait for a decision" + did_you_mean(own.table, names)
+    )
     listed = f"what waits:\n{_statements(waiting)}" if waiting else "nothing waits for a decision"
     raise ConfigError(f"{where} {why}; {listed}")
 
@@ -112,12 +134,16 @@ def _statement(row: JournalRow) -> str:
     """Return one statement as a few lines."""
     lines = [f"  {table_flag(row.name)} --version {row.version} --checksum {row.identity.checksum}"]
     lines += wrapped(
-        f"{tso_time(row.version)}  {row.state}  {cut(row.query or row.statement, _QUERY_COLUMNS)}", _INDENT
+        f"{tso_time(row.version)}  {row.state}  {cut(row.query or row.statement, _QUERY_COLUMNS)}",
+        _INDENT,
     )
     if row.note:
         lines += message(row.note, _INDENT)
     if (decision := row.decision) is not None:
-        lines += wrapped(f"decided at {decision.decided_at} UTC by {decision.decided_by}: {decision.verb}", _INDENT)
+        lines += wrapped(
+            f"decided at {decision.decided_at} UTC by {decision.decided_by}: {decision.verb}",
+            _INDENT,
+        )
     return "\n".join(lines)
 
 
@@ -166,9 +192,13 @@ def answer_table(own: TableFlags, session: Session) -> Answer:
             f"table {own.action} needs {needed}; `storage-consumer table` lists those that are halted or waiting"
         )
     if (own.action == "reload-done") != (own.at is not None):
-        raise ConfigError("`table reload-done` needs --at, the TSO of the copy; no other verb takes it")
+        raise ConfigError(
+            "`table reload-done` needs --at, the TSO of the copy; no other verb takes it"
+        )
     if (own.action == "moved") != bool(own.to):
-        raise ConfigError("`table moved` needs --to, the table's name in the target; no other verb takes it")
+        raise ConfigError(
+            "`table moved` needs --to, the table's name in the target; no other verb takes it"
+        )
     if own.all and own.table:
         raise ConfigError("--all means all tables, so it does not go with --table")
     several = own.all or len(own.table) > 1 or any(map(is_rule, own.table))
@@ -179,13 +209,17 @@ def answer_table(own: TableFlags, session: Session) -> Answer:
     with session.state() as desk:
         rows = desk.decisions.tables()
         concerned = partial(_concerns, own.action)
-        chosen = [] if own.all else selected(own.table, rows, lambda row: row.stored.name, concerned)
+        chosen = (
+            [] if own.all else selected(own.table, rows, lambda row: row.stored.name, concerned)
+        )
         if own.action == "list":
             return _list_of_tables(own, rows, chosen)
         # By the target's clock, since this machine's may be wrong; a TSO in the future would have
         # all rows until then left out.
         if own.at and is_in_future(own.at, desk.decisions.now_ms()):
-            raise ConfigError(f"--at {own.at} ({tso_time(own.at)}) is in the future; give the TSO of the copy")
+            raise ConfigError(
+                f"--at {own.at} ({tso_time(own.at)}) is in the future; give the TSO of the copy"
+            )
         for row in filter(concerned, rows) if own.all else chosen:
             decision = TableDecision(
                 table_key=row.stored.table_key,
@@ -206,9 +240,20 @@ def answer_table(own: TableFlags, session: Session) -> Answer:
             else:
                 said = f"decided: {own.action}{at}; {_TABLE_PROMISES[own.action]}"
             lines.append(f"{row.stored.name}: {said}")
-            document = {"outcome": outcome, "decision": own.action, "at": own.at or 0, "table": str(row.stored.name)}
+            document = {
+                "outcome": outcome,
+                "decision": own.action,
+                "at": own.at or 0,
+                "table": str(row.stored.name),
+            }
             documents.append(document | ({"refusal": why} if several else {}))
-    lines += [OBEYED] if len(documents) > refused else [] if refused else [f"there is no table to {own.action}"]
+    lines += (
+        [OBEYED]
+        if len(documents) > refused
+        else []
+        if refused
+        else [f"there is no table to {own.action}"]
+    )
     code = ExitCode.TABLES_STOPPED if refused else ExitCode.DONE
     return told(own, {"tables": documents} if several else documents[0], lines, code)
 
@@ -224,7 +269,11 @@ def _concerns(action: str, row: TableRow) -> bool:
     # What was decided last counts, though no consumer has seen it.
     pending = row.decision.verb if row.decision is not None and not row.obeyed else ""
     stopped = row.shown in STOPPED
-    return not stopped or pending not in ("", "pause") if action == "pause" else stopped or pending == "pause"
+    return (
+        not stopped or pending not in ("", "pause")
+        if action == "pause"
+        else stopped or pending == "pause"
+    )
 
 
 def _list_of_tables(own: TableFlags, rows: Sequence[TableRow], meant: Sequence[TableRow]) -> Answer:
@@ -243,7 +292,9 @@ def _list_of_tables(own: TableFlags, rows: Sequence[TableRow], meant: Sequence[T
         lines += table([(str(stored.name), row.shown, at)], "  ")
         lines += message(error, _INDENT) if error else []
         if copy_from := stored.copies.copy_from:
-            lines += wrapped(f"the copy has to be as of {copy_from} ({tso_time(copy_from)}) or later", _INDENT)
+            lines += wrapped(
+                f"the copy has to be as of {copy_from} ({tso_time(copy_from)}) or later", _INDENT
+            )
         decided: dict[str, object] | None = None
         if decision is not None:
             at = f" --at {decision.at}" if decision.at else ""
@@ -273,11 +324,23 @@ def _list_of_tables(own: TableFlags, rows: Sequence[TableRow], meant: Sequence[T
 def _is_left_out(row: TableRow) -> bool:
     """Return whether the table is left out on purpose; one that lacks rows has an error."""
     stored = row.stored
-    return stored.state == TableState.EXCLUDED and (not stored.error or is_skipped(stored.state, stored.error))
+    return stored.state == TableState.EXCLUDED and (
+        not stored.error or is_skipped(stored.state, stored.error)
+    )
 
 
 _ROW_FIELDS = (
-    *("key", "commit_ts", "path", "row", "version", "reason", "error_number", "image", "held_before"),
+    *(
+        "key",
+        "commit_ts",
+        "path",
+        "row",
+        "version",
+        "reason",
+        "error_number",
+        "image",
+        "held_before",
+    ),
     *("first_seen", "last_seen", "retry_asked_by", "retry_answer"),
 )
 """Fields of a row that a row_document has."""
@@ -289,7 +352,9 @@ def answer_quarantine(own: QuarantineFlags, session: Session) -> Answer:
     Raises `ConfigError` where no row is meant or the wish is not clear, and `TargetUnavailable`.
     """
     if own.action != "list" and not own.table and not own.all:
-        raise ConfigError(f"quarantine {own.action} needs --table, or --all for the rows of all tables")
+        raise ConfigError(
+            f"quarantine {own.action} needs --table, or --all for the rows of all tables"
+        )
     if own.all and own.table:
         raise ConfigError("--all means the rows of all tables, so it does not go with --table")
     if own.key and not own.table:
@@ -305,18 +370,26 @@ def answer_quarantine(own: QuarantineFlags, session: Session) -> Answer:
         if own.action == "list":
             lines: list[str] = []
             for entry in chosen:
-                before = "had an earlier row of this key" if entry.held_before is not None else "had no row of this key"
+                before = (
+                    "had an earlier row of this key"
+                    if entry.held_before is not None
+                    else "had no row of this key"
+                )
                 at = f"commit-ts {entry.commit_ts} ({tso_time(entry.commit_ts)})"
                 lines += [f"  {entry.table}  {entry.key}  {at}", f"    {entry.reason}"]
                 place = f"row {entry.row} of {entry.path}; the target {before}"
                 lines.append(f"    {place}; first refused at {entry.first_seen} UTC")
-                asked = f"    to be tried again, by {entry.retry_asked_by}; no consumer has done it yet"
+                asked = (
+                    f"    to be tried again, by {entry.retry_asked_by}; no consumer has done it yet"
+                )
                 lines += [asked] if entry.retry_asked_by else []
                 lines += [f"    last retry: {entry.retry_answer}"] if entry.retry_answer else []
             lines = lines or ["the quarantine is empty"]
             return told(own, {"rows": [row_document(entry) for entry in chosen]}, lines)
         if not chosen:
-            raise ConfigError("no such row is in the quarantine; `storage-consumer quarantine` lists those that are")
+            raise ConfigError(
+                "no such row is in the quarantine; `storage-consumer quarantine` lists those that are"
+            )
         if own.action == "retry":
             desk.quarantine.retry(chosen, user())
             said = "to be tried again: a running consumer does it in its next round, a stopped one when it starts"

@@ -35,7 +35,9 @@ def answer_doctor(own: DoctorFlags, session: Session) -> Answer:
     for name in groups:
         if name not in GROUPS:
             known = ", ".join(GROUPS)
-            raise ConfigError(f"--only: there is no group {name!r}{did_you_mean(name, GROUPS)}; there are {known}")
+            raise ConfigError(
+                f"--only: there is no group {name!r}{did_you_mean(name, GROUPS)}; there are {known}"
+            )
     given = doctor_input(session)
     findings = examined(given, groups or tuple(GROUPS))
     code = ExitCode.TABLES_STOPPED if worst(findings) is Verdict.FAIL else ExitCode.DONE
@@ -46,7 +48,9 @@ def doctor_input(session: Session) -> DoctorInput:
     """Return what to examine; raise `ConfigError` if options are wrong or name no end."""
     there = {end: is_given(end, session.options, session.environ) for end in _NOBODYS}
     if not any(there.values()):
-        raise ConfigError("there is nothing to look at: give --upstream-uri, --downstream-uri, or both")
+        raise ConfigError(
+            "there is nothing to look at: give --upstream-uri, --downstream-uri, or both"
+        )
     ends = {end: value for end, value in _NOBODYS.items() if not there[end]}
     loaded = Session({**session.options, **ends}, session.environ).ends
     return DoctorInput(

@@ -22,7 +22,13 @@ from storage_consumer.cli.screen import complain
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS
 from storage_consumer.clock import some_of
 from storage_consumer.config.sources import LogWish, log_wish
-from storage_consumer.errors import ConfigError, NoMetadata, NotTheWriter, StorageConsumerError, TableError
+from storage_consumer.errors import (
+    ConfigError,
+    NoMetadata,
+    NotTheWriter,
+    StorageConsumerError,
+    TableError,
+)
 from storage_consumer.session import Session
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import json_text
@@ -76,7 +82,8 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
             "where it stopped.",
         ),
         MISCONFIGURED: Ending(
-            "wrong settings; nothing was touched", "The message names the setting. Correct it and start again."
+            "wrong settings; nothing was touched",
+            "The message names the setting. Correct it and start again.",
         ),
         ExitCode.NOT_THE_WRITER: Ending(
             "another process is, or became, the writer of this target",
@@ -102,9 +109,12 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
     "status": {
         DONE: Ending("healthy", ""),
         FAILED: _NO_TARGET,
-        MISCONFIGURED: Ending("no state in this target, no such table, or the arguments are wrong", _ARGUMENTS),
+        MISCONFIGURED: Ending(
+            "no state in this target, no such table, or the arguments are wrong", _ARGUMENTS
+        ),
         ExitCode.NOT_THE_WRITER: Ending(
-            "nobody writes (not with --batch)", "Start `storage-consumer run`; its log says why it ended."
+            "nobody writes (not with --batch)",
+            "Start `storage-consumer run`; its log says why it ended.",
         ),
         ExitCode.TABLES_STOPPED: Ending(
             "one or more tables are halted or paused, have rows in the quarantine, or differ by `verify`",
@@ -123,7 +133,8 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
             "Correct what the message names; `storage-consumer inspect` shows what the bucket needs.",
         ),
         ExitCode.TABLES_STOPPED: Ending(
-            "one or more tables would halt", "Each error says what to do; the other tables would go on."
+            "one or more tables would halt",
+            "Each error says what to do; the other tables would go on.",
         ),
     },
     "changes": {
@@ -194,12 +205,16 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
     "quarantine": {
         DONE: Ending("shown, or decided", "A running consumer tries rows again in its next round."),
         FAILED: _NO_TARGET,
-        MISCONFIGURED: Ending("no such row (the list shows those there are), or the arguments are wrong", _ARGUMENTS),
+        MISCONFIGURED: Ending(
+            "no such row (the list shows those there are), or the arguments are wrong", _ARGUMENTS
+        ),
     },
     "history": {
         DONE: Ending("shown", ""),
         FAILED: _NO_TARGET,
-        MISCONFIGURED: Ending("no such table (the message names the nearest), or the arguments are wrong", _ARGUMENTS),
+        MISCONFIGURED: Ending(
+            "no such table (the message names the nearest), or the arguments are wrong", _ARGUMENTS
+        ),
     },
     "rebind": {
         DONE: Ending("bound, now or before", "Start the consumer on the new place."),
@@ -216,7 +231,9 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
         MISCONFIGURED: Ending("neither a TSO nor a time with its zone", _ARGUMENTS),
     },
     "init": {
-        DONE: Ending("written, and nothing is missing", "Continue with the command that it prints."),
+        DONE: Ending(
+            "written, and nothing is missing", "Continue with the command that it prints."
+        ),
         FAILED: _NO_BUCKET,
         MISCONFIGURED: Ending(
             "written, but a setting or the target's URI is missing, or a setting contradicts the bucket; or the "
@@ -245,7 +262,9 @@ _BY_ERROR: Mapping[type[Exception], ExitCode] = MappingProxyType(
 
 def code_of(kind: type[Exception]) -> ExitCode:
     """Return `run`'s exit code after an error of this class, `FAILED` for one without its own."""
-    return next((code for base, code in _BY_ERROR.items() if issubclass(kind, base)), ExitCode.FAILED)
+    return next(
+        (code for base, code in _BY_ERROR.items() if issubclass(kind, base)), ExitCode.FAILED
+    )
 
 
 def listed(command: str) -> str:
@@ -265,7 +284,9 @@ OBEYED = "a running consumer obeys in its next round, a stopped one when it star
 """What becomes of a decision."""
 
 
-def told(own: Any, document: object, lines: Iterable[str], code: ExitCode = ExitCode.DONE) -> Answer:
+def told(
+    own: Any, document: object, lines: Iterable[str], code: ExitCode = ExitCode.DONE
+) -> Answer:
     """Return an answer as the command's record `own` asks: the document as JSON, or lines."""
     return Answer(json_text(document) if own.json else "\n".join([*lines, ""]), code)
 
@@ -278,9 +299,13 @@ _OF_LOG = ("log_level", "log_file", "log_format")
 """Options that the program heeds, and that are nothing to a command."""
 
 
-def answered(verb: str, options: Mapping[str, object], environ: Mapping[str, str], **session: Any) -> Answer:
+def answered(
+    verb: str, options: Mapping[str, object], environ: Mapping[str, str], **session: Any
+) -> Answer:
     """Return the command's answer to keyword options, or raise; `session`: for the `Session`."""
-    own, rest = VERBS[verb].divided({name: value for name, value in options.items() if name not in _OF_LOG})
+    own, rest = VERBS[verb].divided(
+        {name: value for name, value in options.items() if name not in _OF_LOG}
+    )
     # Only the one that is asked for: help and `run` need not wait for what the others import.
     module = importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}")
     command: Command = getattr(module, f"answer_{verb}")
@@ -324,7 +349,9 @@ def report_error(error: Exception, wish: LogWish, code: ExitCode) -> ExitCode:
         print_error(text)
     is_logged = wish.file or wish.style == "json"
     # At level debug for listeners alone: on the terminal the sentence says it.
-    (_log.error if is_logged else _log.debug)("failed", kind=type(error).__name__, error=text, exit_code=int(code))
+    (_log.error if is_logged else _log.debug)(
+        "failed", kind=type(error).__name__, error=text, exit_code=int(code)
+    )
     return code
 
 
@@ -380,5 +407,7 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, StorageConsumerError):
         return str(error)
     # Our errors are sentences; a library's, such as Spark's, may fill pages.
-    first = str(error).strip().partition("\n")[0] or traceback.format_exception_only(error)[-1].strip()
+    first = (
+        str(error).strip().partition("\n")[0] or traceback.format_exception_only(error)[-1].strip()
+    )
     return f"unexpected {type(error).__name__}: {first}"

@@ -40,10 +40,20 @@ def answer_history(own: HistoryFlags, session: Session) -> Answer:
             found = desk.history.structure_at(keys[0], own.at)
             if found is None or (definition := found.definition) is None:
                 raise ConfigError(
-                    found.damage if found else f"no structure of {own.table} from before {own.at} is kept"
+                    found.damage
+                    if found
+                    else f"no structure of {own.table} from before {own.at} is kept"
                 )
-            shown, time = [described(column) for column in definition.columns], tso_time(found.version)
-            document = {"table": own.table, "version": found.version, "time": time, "columns": shown}
+            shown, time = (
+                [described(column) for column in definition.columns],
+                tso_time(found.version),
+            )
+            document = {
+                "table": own.table,
+                "version": found.version,
+                "time": time,
+                "columns": shown,
+            }
             document |= {"path": definition.path, "statement": definition.query}
             head = f"{own.table} at {own.at}: version {found.version} ({time}), {definition.path}"
             texts = (line for column in shown for line in wrapped(column, _INDENT, f"{_INDENT}  "))
@@ -71,7 +81,9 @@ def answer_history(own: HistoryFlags, session: Session) -> Answer:
     return told(own, {"table": own.table, "versions": documents}, lines[1:])
 
 
-def _all_tables(own: HistoryFlags, tables: Sequence[KeptTable], unresolved: Iterable[JournalRow]) -> Answer:
+def _all_tables(
+    own: HistoryFlags, tables: Sequence[KeptTable], unresolved: Iterable[JournalRow]
+) -> Answer:
     waiting: dict[str, JournalRow] = {}
     for row in unresolved:
         # The first one of a table: the others wait behind it.
@@ -88,14 +100,17 @@ def _all_tables(own: HistoryFlags, tables: Sequence[KeptTable], unresolved: Iter
                 "last": each.last,
                 "last_time": tso_time(each.last),
                 "statement": each.query,
-                "waiting": last and {"version": last.version, "state": last.state, "error": last.note},
+                "waiting": last
+                and {"version": last.version, "state": last.state, "error": last.note},
             }
         )
         count = f"{each.versions} version{'s' if each.versions > 1 else ''}"
         state = f"{last.state}: {last.version}  " if last else ""
         statement = cut(f"{state}{each.query}", _SHOWN)
         rows.append((str(each.name), count, f"last {tso_time(each.last)}", statement))
-    return told(own, {"tables": documents}, laid_out(rows) if rows else ["no structure is kept yet"])
+    return told(
+        own, {"tables": documents}, laid_out(rows) if rows else ["no structure is kept yet"]
+    )
 
 
 # one table
@@ -116,7 +131,11 @@ def _documents(
         # Before a rename the structure was the other table's: comparing with this name's own past
         # would show a new table.
         pair = parsed(definition).renamed if definition is not None else None
-        if definition is not None and pair is not None and pair[0].folded() != definition.name.folded():
+        if (
+            definition is not None
+            and pair is not None
+            and pair[0].folded() != definition.name.folded()
+        ):
             older = history.structure_at(key_of(pair[0]), version.version - 1)
             source = older.definition if older is not None else None
         row = journal.get(version.identity)
@@ -135,7 +154,11 @@ def _documents(
             "answer": row.answer if row else "",
         }
         # Only a text that differs from the stored one is worth a line.
-        if row is not None and row.state in ("done", "failed") and row.statement not in ("", row.query):
+        if (
+            row is not None
+            and row.state in ("done", "failed")
+            and row.statement not in ("", row.query)
+        ):
             document["ran"] = row.statement
         documents.append(document)
         # A file with the columns of another table says nothing about this one's.
@@ -156,7 +179,11 @@ def changes(before: TableDefinition | None, after: TableDefinition) -> list[str]
     now = {column.name: column for column in new}
     formerly = statement_of(after.query).renamed
     stayed = {formerly.get(folded_name(name), ""): name for name in now}
-    names = {each.name: later for each in old if each.name not in now and (later := stayed.get(folded_name(each.name)))}
+    names = {
+        each.name: later
+        for each in old
+        if each.name not in now and (later := stayed.get(folded_name(each.name)))
+    }
     # Old columns by new names, so that a renamed one is compared, not removed and added.
     was = {names.get(column.name, column.name): column for column in old}
     places = dict(zip(now, ("at the front", *(f"after {name}" for name in now)), strict=False))

@@ -23,7 +23,12 @@ from storage_consumer.config.load import load_carried, load_source, with_time_zo
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableName
 from storage_consumer.operating.compared_source import NotComparable
-from storage_consumer.operating.exporting import Exported, ExportWishes, exported, open_export_folder
+from storage_consumer.operating.exporting import (
+    Exported,
+    ExportWishes,
+    exported,
+    open_export_folder,
+)
 from storage_consumer.operating.mending import STILL_DIFFERS, TableMending
 from storage_consumer.operating.state_questions import meant_table, refuse_running, request_load
 from storage_consumer.plan.loads import LoadPhase
@@ -60,7 +65,9 @@ def answer_load(own: LoadFlags, session: Session) -> Answer:
             # What is paused or resumed is a load, not the table at any time.
             if load.phase == LoadPhase.REQUESTED:
                 withdrawal = command(f"load cancel {table_flag(load.name)}", downstream)
-                raise ConfigError(f"the load of {load.name} has not begun. To withdraw it: {withdrawal}")
+                raise ConfigError(
+                    f"the load of {load.name} has not begun. To withdraw it: {withdrawal}"
+                )
             if load.phase != LoadPhase.LOADING:
                 raise ConfigError(
                     f"{load.name} is not being loaded: its last load is {load.phase}. To {own.action} the table itself: "
@@ -76,9 +83,16 @@ def answer_load(own: LoadFlags, session: Session) -> Answer:
         if source:
             wish = request_load(desk, str(own.table), source, replaces=own.replace)
             name, lines = wish.name, list[str]()
-            document: dict[str, object] = {"outcome": "stored", "table": str(name), "source": source}
+            document: dict[str, object] = {
+                "outcome": "stored",
+                "table": str(name),
+                "source": source,
+            }
             if exported is not None:
-                lines += [f"{name}: a snapshot was lost, so a newer one was taken: {why}" for why in exported.lost]
+                lines += [
+                    f"{name}: a snapshot was lost, so a newer one was taken: {why}"
+                    for why in exported.lost
+                ]
                 made = f"{exported.rows:,} rows in {exported.files:,} files"
                 at = f"as of {exported.snapshot} ({tso_time(exported.snapshot)})"
                 lines.append(f"{name}: exported {at}: {made}")
@@ -96,7 +110,9 @@ def answer_load(own: LoadFlags, session: Session) -> Answer:
         found = (desk.loads.withdraw(row.load.table_key) or row).load
     if found.phase == LoadPhase.REQUESTED:
         said = "the load was withdrawn before a consumer looked at it; the table is as it was"
-        return told(own, {"outcome": "withdrawn", "table": str(found.name)}, [f"{found.name}: {said}"])
+        return told(
+            own, {"outcome": "withdrawn", "table": str(found.name)}, [f"{found.name}: {said}"]
+        )
     if found.phase != LoadPhase.LOADING:
         raise ConfigError(f"the load of {found.name} is {found.phase}: there is nothing to cancel")
     # What was begun cannot be taken back: its table is left out.
@@ -104,7 +120,9 @@ def answer_load(own: LoadFlags, session: Session) -> Answer:
 
 
 def _decided(own: LoadFlags, action: str, session: Session) -> Answer:
-    return answer_table(TableFlags(action=action, table=(str(own.table),), at=own.at, json=own.json), session)
+    return answer_table(
+        TableFlags(action=action, table=(str(own.table),), at=own.at, json=own.json), session
+    )
 
 
 def _rows_anew(own: LoadFlags, keys: Sequence[Key], session: Session) -> Answer:
@@ -138,7 +156,11 @@ def _rows_anew(own: LoadFlags, keys: Sequence[Key], session: Session) -> Answer:
     lines = [
         f"{name}: {counted(done.rows, 'row')} for {counted(len(keys), 'key')} as of {done.as_of} ({tso_time(done.as_of)})"
     ]
-    later = STILL_DIFFERS if done.is_equal is False else "they are equal once the table's checkpoint has passed that"
+    later = (
+        STILL_DIFFERS
+        if done.is_equal is False
+        else "they are equal once the table's checkpoint has passed that"
+    )
     lines.append("both sides are equal there" if done.is_equal else later)
     return told(own, document, lines, ExitCode.DONE if done.is_equal else ExitCode.FAILED)
 
@@ -148,10 +170,15 @@ def _exported(own: LoadFlags, session: Session) -> Exported:
     assert own.source and own.dump and own.table  # noqa: PT018 - checked
     with session.state() as desk:
         name = meant_table(desk, own.table)
-        refuse_running(desk, next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
+        refuse_running(
+            desk,
+            next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None),
+        )
         _refuse_moving(desk, name)
     bucket = session.bucket
-    source = load_source(own.source, own.source_password_file, session.environ, session.target.settings)
+    source = load_source(
+        own.source, own.source_password_file, session.environ, session.target.settings
+    )
     folder = open_export_folder(own.dump, bucket)
     pace = {"workers": own.workers, "rows_per_second": own.rows_per_second}
     wishes = ExportWishes(**{name: value for name, value in pace.items() if value is not None})
@@ -166,7 +193,9 @@ def _refuse_moving(desk: StateStore, name: TableName) -> None:
     """
     deadline = time.monotonic() + _OBEYED_WITHIN
     while True:
-        found = next((row for row in desk.decisions.tables() if row.stored.table_key == key_of(name)), None)
+        found = next(
+            (row for row in desk.decisions.tables() if row.stored.table_key == key_of(name)), None
+        )
         if found is None:
             return
         is_open = found.decision is not None and found.decision.verb == "pause" and not found.obeyed
@@ -179,7 +208,9 @@ def _refuse_moving(desk: StateStore, name: TableName) -> None:
             "is to end, and then run this again"
         )
     stored = found.stored
-    if stored.state in (TableState.RUNNING, TableState.WAITING) or is_skipped(stored.state, stored.error):
+    if stored.state in (TableState.RUNNING, TableState.WAITING) or is_skipped(
+        stored.state, stored.error
+    ):
         goes_on = "is passed over" if stored.state == TableState.EXCLUDED else "goes on"
         raise ConfigError(
             f"{name} {goes_on}, so it would be ahead of the export by the time that is finished. First run: "
@@ -198,20 +229,28 @@ def _check(own: LoadFlags) -> None:
     for name in ("dump_tz", "replace"):
         if getattr(own, name) and not own.dump:
             raise ConfigError(f"--{name.replace('_', '-')} goes with --dump")
-    if own.keys and (own.dump or own.at is not None or own.action or not (own.source and own.table)):
-        raise ConfigError("--keys goes with --table and --source, and without --dump, --at and an action")
+    if own.keys and (
+        own.dump or own.at is not None or own.action or not (own.source and own.table)
+    ):
+        raise ConfigError(
+            "--keys goes with --table and --source, and without --dump, --at and an action"
+        )
     for name in ("source", "source_password_file", "workers", "rows_per_second"):
         if getattr(own, name) is not None and not (own.source and (own.dump or own.keys)):
             needs = "--dump, the empty folder for the export" if name == "source" else "--source"
             raise ConfigError(f"--{name.replace('_', '-')} goes with {needs}")
     if not own.table and (own.action or own.dump or own.at is not None):
-        raise ConfigError("`load` needs --table; without --dump and --at it lists the tables that are being loaded")
+        raise ConfigError(
+            "`load` needs --table; without --dump and --at it lists the tables that are being loaded"
+        )
 
 
 def _chosen(rows: Sequence[LoadRow], given: str | None) -> LoadRow:
     for row in meant(given or "", rows, lambda row: row.load.name):
         return row
-    raise ConfigError(f"no load of {given} is known; `storage-consumer load --all` lists the last load of each table")
+    raise ConfigError(
+        f"no load of {given} is known; `storage-consumer load --all` lists the last load of each table"
+    )
 
 
 def _listed(desk: StateStore, own: LoadFlags, rows: Sequence[LoadRow]) -> Answer:
@@ -235,11 +274,19 @@ def _listed(desk: StateStore, own: LoadFlags, rows: Sequence[LoadRow]) -> Answer
             waits = f"waits for the statement with version {row.waits_for}, which may touch the table: see `storage-consumer ddl`"
             lines += message(waits, _INDENT)
         ended = f", ended at {row.ended_at} UTC" if row.ended_at else ""
-        lines += wrapped(f"requested at {row.requested_at} UTC by {row.requested_by}{ended}", _INDENT)
-        more = {"replaces": load.replaces, "requested_at": row.requested_at, "requested_by": row.requested_by}
+        lines += wrapped(
+            f"requested at {row.requested_at} UTC by {row.requested_by}{ended}", _INDENT
+        )
+        more = {
+            "replaces": load.replaces,
+            "requested_at": row.requested_at,
+            "requested_by": row.requested_by,
+        }
         ends = {"waits_for": row.waits_for or None, "ended_at": row.ended_at or None}
         documents.append(load_document(load) | more | ends)
     lines = lines or ["no table is being loaded"]
-    lines += [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
+    lines += (
+        [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
+    )
     lines += [f"{len(shown) - len(listed):,} ended: add --all"] if len(shown) > len(listed) else []
     return told(own, {"loads": documents, "rows_per_second": rate}, lines)

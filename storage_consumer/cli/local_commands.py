@@ -29,7 +29,9 @@ def answer_completion(own: CompletionFlags, session: Session) -> Answer:
     known = [name for name, _ in VERBS["completion"].actions]
     if shell not in known:
         why = f"$SHELL is {shell}, for which there is no script" if shell else "$SHELL is not set"
-        raise ConfigError(f"{why}: name the shell, as in `{PROGRAM} completion bash` ({', '.join(known)})")
+        raise ConfigError(
+            f"{why}: name the shell, as in `{PROGRAM} completion bash` ({', '.join(known)})"
+        )
     text = script(shell)
     return told(own, {"script": f"{text}\n"}, [text])
 
@@ -47,7 +49,9 @@ def script(shell: str) -> str:
                 action.complete = shtab.FILE  # where shtab looks for it
             elif ("|" in shown or "," in shown) and shown.islower():
                 action.choices = shown.replace(",", "|").split("|")
-    verbs.add_parser("help", help="show the help of a command").add_argument("command", choices=list(VERBS))
+    verbs.add_parser("help", help="show the help of a command").add_argument(
+        "command", choices=list(VERBS)
+    )
     return shtab.complete(parser, shell).rstrip("\n")
 
 
@@ -74,6 +78,15 @@ def answer_tso(own: TsoFlags, _session: Session) -> Answer:
         ms, utc, logical = physical_ms(tso), tso_time(tso), tso & ((1 << TSO_PHYSICAL_SHIFT) - 1)
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
         local = moment.astimezone(zone).isoformat(timespec="milliseconds") if zone else None
-        found.append({"given": word, "tso": tso, "utc": utc, "local": local, "physical_ms": ms, "logical": logical})
+        found.append(
+            {
+                "given": word,
+                "tso": tso,
+                "utc": utc,
+                "local": local,
+                "physical_ms": ms,
+                "logical": logical,
+            }
+        )
         lines.append(f"{tso}  {utc}{f'  {local}' if local else ''}  logical {logical}")
     return told(own, {"instants": found}, lines)

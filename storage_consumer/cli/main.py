@@ -195,7 +195,11 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     for notice in loaded.notices:
         _log.info("notice", text=notice)
     about = {"host": socket.gethostname(), "pid": os.getpid(), "version": __version__, **ends}
-    alerts = OnHalt(loaded.program.on_halt, about | {"state_schema": config.downstream.state_schema}, SystemClock())
+    alerts = OnHalt(
+        loaded.program.on_halt,
+        about | {"state_schema": config.downstream.state_schema},
+        SystemClock(),
+    )
 
     def work() -> RoundSummary:
         recorder = Recorder(SystemClock(), __version__)
@@ -203,7 +207,10 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
         with (
             consumer(**{**options, "progress": recorder}) as running,
             shown(
-                recorder, running.running_statements, alerts.round_finished, wants_bar=not loaded.program.no_progress
+                recorder,
+                running.running_statements,
+                alerts.round_finished,
+                wants_bar=not loaded.program.no_progress,
             ),
             Notifier().telling(lambda: running.silent_seconds),
             _patience(stop, running),
@@ -234,7 +241,11 @@ def _ended(loaded: Loaded, work: Callable[[], RoundSummary], stop: Stop) -> int:
         return _abandoned(asked=stop.abandoned.is_set())
     except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
         # After the second signal anything may break: the wish to end is the reason then.
-        return _abandoned(asked=True) if stop.abandoned.is_set() else endings.report_at_end(error, loaded.program.log)
+        return (
+            _abandoned(asked=True)
+            if stop.abandoned.is_set()
+            else endings.report_at_end(error, loaded.program.log)
+        )
     code = exit_code(summary, once=loaded.program.once)
     if code == ExitCode.TABLES_STOPPED:
         endings.report_tables(summary, loaded.program.log)

@@ -16,7 +16,14 @@ from storage_consumer.clock import counted, data_size
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError, NoMetadata
 from storage_consumer.model import TableName
-from storage_consumer.operating.planned import Outcome, Plan, PlannedRows, PlannedStatement, PlannedStop, PlannedWave
+from storage_consumer.operating.planned import (
+    Outcome,
+    Plan,
+    PlannedRows,
+    PlannedStatement,
+    PlannedStop,
+    PlannedWave,
+)
 from storage_consumer.plan import table_words
 from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
@@ -42,7 +49,9 @@ def answer_plan(own: PlanFlags, session: Session) -> Answer:
         raise ConfigError(str(fault)) from fault
     plan = _of_table(plan, own.table) if own.table else plan
     lines = _script(plan) if own.sql else _lines(plan, None if own.all else _SHOWN)
-    return told(own, document(plan), lines, ExitCode.TABLES_STOPPED if plan.halts else ExitCode.DONE)
+    return told(
+        own, document(plan), lines, ExitCode.TABLES_STOPPED if plan.halts else ExitCode.DONE
+    )
 
 
 def _of_table(plan: Plan, name: str) -> Plan:
@@ -51,7 +60,9 @@ def _of_table(plan: Plan, name: str) -> Plan:
     known = sorted({each.table for each in (*every, *plan.halts, *plan.waits, *plan.paused)})
     meant = set(
         table_words.meant(
-            name, known, lambda each: TableName(schema=each.partition(".")[0], table=each.partition(".")[2])
+            name,
+            known,
+            lambda each: TableName(schema=each.partition(".")[0], table=each.partition(".")[2]),
         )
     )
     if not meant:
@@ -72,22 +83,37 @@ def _of_table(plan: Plan, name: str) -> Plan:
 
 def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     """Yield the plan; of each kind at most `most` entries, None for all."""
-    runs, skips = (sum(each.outcome is kind for each in plan.statements) for kind in (Outcome.RUN, Outcome.SKIP))
+    runs, skips = (
+        sum(each.outcome is kind for each in plan.statements)
+        for kind in (Outcome.RUN, Outcome.SKIP)
+    )
     words = f"{counted(runs, 'statement')} to run, {skips:,} to skip, {_sum_of(plan.rows, end='')}"
     halts = f"; {counted(len(plan.halts), 'table')} would halt" if plan.halts else ""
     yield from wrapped(f"the next round: {words}{halts}", further="  ")
-    first = f"first run: creates the state schema {plan.state_schema}" if plan.first_run else f"in {plan.state_schema}"
+    first = (
+        f"first run: creates the state schema {plan.state_schema}"
+        if plan.first_run
+        else f"in {plan.state_schema}"
+    )
     known = {
         "bucket": plan.upstream,
         "target": plan.server,
         "state": first,
-        "writer": f"{plan.writer} runs now; this is what a start would have before it now" if plan.writer else "",
+        "writer": f"{plan.writer} runs now; this is what a start would have before it now"
+        if plan.writer
+        else "",
         "from": _moment(plan.checkpoint),
         "to": f"{_moment(plan.reached)}{'' if plan.reached >= plan.storage_checkpoint else ', held back by tables that halt or wait'}",
-        "at source": _moment(plan.storage_checkpoint) if plan.reached != plan.storage_checkpoint else "",
+        "at source": _moment(plan.storage_checkpoint)
+        if plan.reached != plan.storage_checkpoint
+        else "",
         "databases": f"creates {', '.join(plan.databases)}" if plan.databases else "",
-        "rows": "" if plan.counted else "not counted: the files are large in sum; --rows reads them all",
-        "skipped": ", ".join(f"{count:,} {reason}" for reason, count in sorted(plan.skipped.items())),
+        "rows": ""
+        if plan.counted
+        else "not counted: the files are large in sum; --rows reads them all",
+        "skipped": ", ".join(
+            f"{count:,} {reason}" for reason, count in sorted(plan.skipped.items())
+        ),
     }
     yield from facts(known)
     stops = {
@@ -95,7 +121,9 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
         "would wait:": plan.waits,
         "stand still by decision of an operator:": plan.paused,
     }
-    said = {title: [f"{each.table}: {each.error}" for each in found] for title, found in stops.items()}
+    said = {
+        title: [f"{each.table}: {each.error}" for each in found] for title, found in stops.items()
+    }
     for title, texts in {**said, "warnings:": list(plan.warnings)}.items():
         if texts:
             yield from ("", title)
@@ -114,8 +142,14 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
                 also += [f"{part.later:,} later"] if part.later else []
                 files = f"{counted(part.files, 'file')} ({data_size(part.size)})"
                 beside = f", {', '.join(also)} left out" if also else ""
-                yield from wrapped(f"{name}: {number_of}{files}{beside}", "  rows   ", " " * _ACTION)
-            yield from (line for each in wave.statements[: _rest(most, statements)] for line in _statement_lines(each))
+                yield from wrapped(
+                    f"{name}: {number_of}{files}{beside}", "  rows   ", " " * _ACTION
+                )
+            yield from (
+                line
+                for each in wave.statements[: _rest(most, statements)]
+                for line in _statement_lines(each)
+            )
             rows, statements = rows + len(wave.rows), statements + len(wave.statements)
     if most is not None and max(len(plan.rows), len(plan.statements)) > most:
         left = {"table": len(plan.rows) - most, "statement": len(plan.statements) - most}
@@ -144,8 +178,12 @@ def _statement_lines(statement: PlannedStatement) -> Iterator[str]:
     original = " ".join(statement.original.split())
     for text in statement.run:
         yield from wrapped(text, f"{indent}  ")
-    if statement.outcome is not Outcome.RUN or original.rstrip(";") not in {" ".join(t.split()) for t in statement.run}:
-        yield from wrapped(f"at source: {original or 'no statement, only columns'}", indent, f"{indent}  ")
+    if statement.outcome is not Outcome.RUN or original.rstrip(";") not in {
+        " ".join(t.split()) for t in statement.run
+    }:
+        yield from wrapped(
+            f"at source: {original or 'no statement, only columns'}", indent, f"{indent}  "
+        )
     # The error of a table that halts stands above, with its next steps.
     for reason in statement.reasons if statement.outcome is not Outcome.HALT else ():
         yield from wrapped(f"because: {reason}", indent, f"{indent}  ")
@@ -156,7 +194,9 @@ def _statement_lines(statement: PlannedStatement) -> Iterator[str]:
 def _script(plan: Plan) -> Iterator[str]:
     """Yield the statements as a script; what is not part of one is a comment."""
     for each in plan.statements:
-        yield from _commented(f"{each.outcome.value}: {each.table}, version {each.version} ({each.path})")
+        yield from _commented(
+            f"{each.outcome.value}: {each.table}, version {each.version} ({each.path})"
+        )
         if each.outcome is not Outcome.RUN or each.original not in each.run:
             yield from _commented(f"at source: {each.original or 'no statement, only columns'}")
         yield from (line for reason in each.reasons for line in _commented(reason))
@@ -180,9 +220,13 @@ def _moment(checkpoint: int) -> str:
 
 def document(plan: Plan) -> dict[str, Any]:
     """Return the plan as JSON with stable keys; sizes are bytes, checkpoints TSOs."""
-    found = _renamed(msgspec.to_builtins(plan), upstream="bucket", server="target", databases="creates_databases")
+    found = _renamed(
+        msgspec.to_builtins(plan), upstream="bucket", server="target", databases="creates_databases"
+    )
     for wave in found["waves"]:
-        wave["rows"] = [_renamed(each, size="bytes", duplicates="repeated") for each in wave["rows"]]
+        wave["rows"] = [
+            _renamed(each, size="bytes", duplicates="repeated") for each in wave["rows"]
+        ]
     return found
 
 

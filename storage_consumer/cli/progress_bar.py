@@ -32,7 +32,14 @@ EVERY = 30.0
 """Seconds between two lines about one round, and from its beginning to the first."""
 _LONGEST_QUERY = 200
 """Characters of a statement that a line shows."""
-_OF_IDLE = ("checkpoint", "storage_checkpoint", "lag_seconds", "source_lag_seconds", "halted", "waiting")
+_OF_IDLE = (
+    "checkpoint",
+    "storage_checkpoint",
+    "lag_seconds",
+    "source_lag_seconds",
+    "halted",
+    "waiting",
+)
 _OF_HALTED = ("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds")
 _SECONDS = re.compile(r"\b\d+ s\b")
 MANY = 50
@@ -47,13 +54,19 @@ Statements = Callable[[], Sequence[RunningStatement]]
 
 @contextmanager
 def shown(
-    recorder: Recorder, statements: Statements, each_round: Callable[[RoundSummary], None], *, wants_bar: bool
+    recorder: Recorder,
+    statements: Statements,
+    each_round: Callable[[RoundSummary], None],
+    *,
+    wants_bar: bool,
 ) -> Iterator[None]:
     """Show rounds, passing summaries to `each_round`; `statements`: those that run."""
     clock = SystemClock()
     log = RoundLog(recorder, clock, statements)
     # In a file or a pipe a bar would be a mass of control characters.
-    bar = Bar(recorder, clock, statements) if wants_bar and is_smart(sys.stderr, os.environ) else None
+    bar = (
+        Bar(recorder, clock, statements) if wants_bar and is_smart(sys.stderr, os.environ) else None
+    )
     bars = (bar.tick,) if bar else ()
     # The bar first: it goes before the line about its round.
     recorder.observers = (each_round, *bars, log.round_finished)
@@ -92,7 +105,9 @@ def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
 
 def _standing(summary: RoundSummary) -> tuple[object, ...]:
     """Return a round's halted tables, what it skipped, and whether all is applied."""
-    still = tuple((table.table, table.state) for table in (*summary.halted, *summary.paused, *summary.waiting))
+    still = tuple(
+        (table.table, table.state) for table in (*summary.halted, *summary.paused, *summary.waiting)
+    )
     return still, summary.skipped, summary.checkpoint < summary.storage_checkpoint
 
 
@@ -129,13 +144,20 @@ class RoundLog:
         waiting = {table.table: _SECONDS.sub("", table.error) for table in summary.waiting}
         for table in summary.waiting:
             if self._waiting.get(table.table) != waiting[table.table]:
-                _log.warning("table_waiting", table=table.table, checkpoint=table.checkpoint, error=table.error)
+                _log.warning(
+                    "table_waiting",
+                    table=table.table,
+                    checkpoint=table.checkpoint,
+                    error=table.error,
+                )
         # A table that has halted did not go on, though it waits no longer.
         for name in self._waiting.keys() - waiting.keys() - {*summary.halted_tables}:
             _log.info("table_resumed", table=name)
         self._waiting = waiting
         done = summary.rows or summary.written or summary.files or summary.ddls
-        is_idle = not done and self._last is not None and _standing(self._last) == _standing(summary)
+        is_idle = (
+            not done and self._last is not None and _standing(self._last) == _standing(summary)
+        )
         fields, now = round_fields(summary, self._clock.now()), self._clock.monotonic()
         (_log.debug if is_idle else _log.info)("round_finished", **fields)
         self._idle_rounds = self._idle_rounds + 1 if is_idle else 0
@@ -166,11 +188,19 @@ class RoundLog:
                 self._halts_logged_at = now
         if is_due:
             fields = round_fields(summary, self._clock.now())
-            _log.error("tables_halted", **{name: fields[name] for name in _OF_HALTED}, error=summary.halted[0].error)
+            _log.error(
+                "tables_halted",
+                **{name: fields[name] for name in _OF_HALTED},
+                error=summary.halted[0].error,
+            )
 
     def _progress_due(self) -> dict[str, object]:
         """Return a progress line's fields; none without a round or before its interval."""
-        age, statements, at = self._recorder.round_seconds, self._statements(), self._clock.monotonic()
+        age, statements, at = (
+            self._recorder.round_seconds,
+            self._statements(),
+            self._clock.monotonic(),
+        )
         oldest = max([age or 0.0, *(each.seconds for each in statements)])
         if oldest < EVERY or at - self._progress_logged_at < EVERY:
             return {}
@@ -195,7 +225,10 @@ class RoundLog:
                 if work.statements:
                     fields |= {"ddls_done": work.statements_done, "ddls": work.statements}
                 if left := work.seconds_left:
-                    fields |= {"seconds_left": round(left), "expected_end": utc_time(self._clock.now() + left)}
+                    fields |= {
+                        "seconds_left": round(left),
+                        "expected_end": utc_time(self._clock.now() + left),
+                    }
                 # Rows may be written beside a statement, which the round waits for once none is
                 # read.
                 done = (work.files_done, work.rows)
@@ -208,7 +241,11 @@ class RoundLog:
             query = longest.query
             if len(query) > _LONGEST_QUERY:
                 query = f"{query[: _LONGEST_QUERY - 1]}…"
-            fields |= {"statements": len(statements), "table": longest.table, "version": longest.version}
+            fields |= {
+                "statements": len(statements),
+                "table": longest.table,
+                "version": longest.version,
+            }
             fields |= {"query": query, "statement_seconds": round(longest.seconds, 1)}
         return fields
 
@@ -240,7 +277,9 @@ class Bar:
                 self._end()
                 return
             if self._bar is None:
-                self._bar = tqdm(file=self._screen, leave=False, ncols=_columns(), bar_format=_FORMAT)
+                self._bar = tqdm(
+                    file=self._screen, leave=False, ncols=_columns(), bar_format=_FORMAT
+                )
             elif self._bar.ncols != _columns():
                 # What is shown may be several lines by now, and tqdm would blank it by as many
                 # characters as it had.
@@ -254,12 +293,20 @@ class Bar:
             # ahead of the bucket.
             least = lag_of(self._recorder.report().source_checkpoint, self._clock.now())
             if known is not None or least is not None:
-                texts.append(f"lag {span(known)}" if known is not None else f"lag >{span(least or 0.0)}")
-            texts.append(f"{span(work.seconds_left) if work.seconds_left is not None else '?'} left")
+                texts.append(
+                    f"lag {span(known)}" if known is not None else f"lag >{span(least or 0.0)}"
+                )
+            texts.append(
+                f"{span(work.seconds_left) if work.seconds_left is not None else '?'} left"
+            )
             longest = max(self._statements(), key=lambda each: each.seconds, default=None)
-            texts += [f"DDL on {telemetry.escaped(telemetry.redact(longest.table))}"] if longest else []
+            texts += (
+                [f"DDL on {telemetry.escaped(telemetry.redact(longest.table))}"] if longest else []
+            )
             rate = f"{work.rows / max(work.seconds, 0.001):,.0f} rows/s"
-            self._bar.set_description_str(", ".join([*texts, work.counted, rate, f"{work.rows:,} rows"]))
+            self._bar.set_description_str(
+                ", ".join([*texts, work.counted, rate, f"{work.rows:,} rows"])
+            )
 
     def close(self) -> None:
         """Take it away for good."""

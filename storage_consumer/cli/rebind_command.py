@@ -91,7 +91,9 @@ class Sizes:
         folder, _, name = stored.path.rpartition("/")
         data = parse_data_name(name)
         # The name alone does not show of which width its sequence is, so the known ones decide.
-        sequence = data and next((found for found in sequence_names(folder, data) if found in self._sequences), "")
+        sequence = data and next(
+            (found for found in sequence_names(folder, data) if found in self._sequences), ""
+        )
         if not (data and sequence):
             return
         finished = self._sequences[sequence]
@@ -107,7 +109,9 @@ class Sizes:
         self.unseen += unseen
         if len(self.shown) < _SHOWN:
             lost = "; rows in it may be lost, so its table would halt" if unseen else ""
-            self.shown.append(f"{stored.path}: it has {stored.size} bytes, and had another size when it was read{lost}")
+            self.shown.append(
+                f"{stored.path}: it has {stored.size} bytes, and had another size when it was read{lost}"
+            )
 
     def unsure(self) -> list[StoredObject]:
         """Return the last finished files of equal size with doubtful content, newest first."""
@@ -115,7 +119,10 @@ class Sizes:
             stored
             for sequence, stored in self.last.items()
             if (number := self._sequences[sequence].upto) not in self.other.get(sequence, ())
-            and not (_MD5.fullmatch(stored.tag) and self._sequences[sequence].digest(number) == digest_of(stored))
+            and not (
+                _MD5.fullmatch(stored.tag)
+                and self._sequences[sequence].digest(number) == digest_of(stored)
+            )
         ]
         return sorted(found, key=lambda stored: stored.path.rpartition("/")[0], reverse=True)
 
@@ -146,7 +153,10 @@ class PlaceComparison:
 
 
 def compared(
-    storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Finished], former: Storage | None = None
+    storage: Storage,
+    kept: list[KeptFile],
+    sequences: Mapping[str, Finished],
+    former: Storage | None = None,
 ) -> PlaceComparison:
     """Compare `StoredFeed`'s knowledge of a bucket with another place's content.
 
@@ -167,7 +177,9 @@ def compared(
         # The former place may no longer have it.
         with suppress(FileNotFoundError):
             assert former is not None  # no file is compared without it
-            return read_up_to(former, stored.path, _CONTENT) == read_up_to(storage, stored.path, _CONTENT)
+            return read_up_to(former, stored.path, _CONTENT) == read_up_to(
+                storage, stored.path, _CONTENT
+            )
         return None
 
     if former is not None:
@@ -254,15 +266,25 @@ def answer_rebind(own: RebindFlags, session: Session) -> Answer:
         # None where it is the same place, or in a store of which nothing is known here.
         former, (scheme, _, root) = None, feed.upstream.partition("://")
         if feed.upstream != upstream.identity and scheme in ("file", upstream.scheme):
-            former = opened(replace(upstream, scheme="file" if scheme == "file" else upstream.scheme, root=root))
+            former = opened(
+                replace(upstream, scheme="file" if scheme == "file" else upstream.scheme, root=root)
+            )
         found = compared(storage, desk.feed.schema_files(), desk.progress.sequences(), former)
         # What differs in content is never allowed: it is another changefeed's, or damaged.
-        _check(found, feed, upstream.identity, may_miss=own.allow_missing, may_differ=own.allow_rewritten)
+        _check(
+            found,
+            feed,
+            upstream.identity,
+            may_miss=own.allow_missing,
+            may_differ=own.allow_rewritten,
+        )
         desk.feed.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
     return _report(own, feed, upstream.identity, found)
 
 
-def _check(found: PlaceComparison, feed: FeedRow, place: str, *, may_miss: bool, may_differ: bool) -> None:
+def _check(
+    found: PlaceComparison, feed: FeedRow, place: str, *, may_miss: bool, may_differ: bool
+) -> None:
     """Raise `ConfigError` if the files are not those that were read."""
     if found.different:
         raise ConfigError(
@@ -340,13 +362,17 @@ def _report(own: RebindFlags, feed: FeedRow, place: str, found: PlaceComparison 
             f"not compared: the content of {unsure - found.contents} of them, which the former place no longer shows: their sizes are the same"
         )
     if found.missing:
-        lines.append(f"not there, as allowed: {len(found.missing)} schema files:{shortened(found.missing)}")
+        lines.append(
+            f"not there, as allowed: {len(found.missing)} schema files:{shortened(found.missing)}"
+        )
     if sizes.count:
         lines.append(
             f"of another size, as allowed: {sizes.count} data files, which `run` reads again:{shortened(sizes.shown, sizes.count)}"
         )
     if sizes.unseen:
-        lines.append(f"{sizes.unseen} of them may have lost rows: `run` halts their tables and lists the next steps")
+        lines.append(
+            f"{sizes.unseen} of them may have lost rows: `run` halts their tables and lists the next steps"
+        )
     lines.append(
         "the next start may read files again where TiCDC may still write; rows that were applied are not applied again"
     )

@@ -189,7 +189,9 @@ def message(text: str, indent: str = "", further: str | None = None) -> list[str
 
 def facts(found: Mapping[str, str], space: int = 12) -> Iterator[str]:
     """Yield a line for each label with a text, which begins behind `space` columns for labels."""
-    return table([(label.ljust(space - len(_GAP)), text) for label, text in found.items() if text], "  ")
+    return table(
+        [(label.ljust(space - len(_GAP)), text) for label, text in found.items() if text], "  "
+    )
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
@@ -197,19 +199,29 @@ def table(rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
 
     The last cell of a row, which may be empty, is broken into lines under its column.
     """
-    sizes = [max(map(wcwidth.width, cells)) for cells in zip(*(row[:-1] for row in rows), strict=True)]
+    sizes = [
+        max(map(wcwidth.width, cells)) for cells in zip(*(row[:-1] for row in rows), strict=True)
+    ]
     left = len(indent) + sum(sizes) + len(_GAP) * len(sizes)
     width = columns()
     for *first, last in rows:
         # A long word, such as a path, has more room below.
         least = max(_LEAST, *map(wcwidth.width, last.split()), 0)
         if width is None or left + least <= min(width, _WIDEST):
-            cells = (cell + " " * (size - wcwidth.width(cell)) + _GAP for cell, size in zip(first, sizes, strict=True))
+            cells = (
+                cell + " " * (size - wcwidth.width(cell)) + _GAP
+                for cell, size in zip(first, sizes, strict=True)
+            )
             begin = indent + "".join(cells)
             lines = wrapped(last, begin, " " * left)
         else:
             middle = _GAP.join(cell.strip() for cell in first[1:] if cell.strip())
-            below = [line for text in (middle, last) if text for line in wrapped(text, f"{indent}{_BELOW}")]
+            below = [
+                line
+                for text in (middle, last)
+                if text
+                for line in wrapped(text, f"{indent}{_BELOW}")
+            ]
             lines = [f"{indent}{first[0]}", *below]
         yield from map(str.rstrip, lines)
 

@@ -74,9 +74,13 @@ def answer_status(own: StatusFlags, session: Session) -> Answer:
 def _look(own: StatusFlags, session: Session) -> Answer:
     """Return one look at the state."""
     with session.state() as desk:
-        status = status_now(desk, session.target.settings, max_lag=own.max_lag, needs_writer=not own.batch)
+        status = status_now(
+            desk, session.target.settings, max_lag=own.max_lag, needs_writer=not own.batch
+        )
         sequences = desk.progress.sequences() if own.files else None
-    chosen = known(own.table, status.snapshot.tables, lambda each: each.name)[0] if own.table else None
+    chosen = (
+        known(own.table, status.snapshot.tables, lambda each: each.name)[0] if own.table else None
+    )
     if chosen:
         if shown := next((each for each in status.tables if each.name == chosen.name), None):
             lines = list(_table_lines(shown))
@@ -85,7 +89,9 @@ def _look(own: StatusFlags, session: Session) -> Answer:
             checkpoint = snapshot.reached(chosen)
             at = moment(checkpoint, lag_of(checkpoint, snapshot.now))
             lines = wrapped(f"{snapshot.shown(chosen)}: {chosen.name}, at {at}", further="  ")
-        statements = [each for each in status.statements if each.name.folded() == chosen.name.folded()]
+        statements = [
+            each for each in status.statements if each.name.folded() == chosen.name.folded()
+        ]
         lines += [line for each in statements for line in _statement_lines(each)]
     else:
         lines = _lines(status, None if own.all else _SHOWN)
@@ -97,7 +103,9 @@ def _look(own: StatusFlags, session: Session) -> Answer:
             directory, dispatcher, _width = sequence.rsplit("|", 2)
             first = finished.upto + 1
             needed.append({"directory": directory, "dispatcher": dispatcher, "needed_from": first})
-            lines.append(f"  {directory}{f' (dispatcher {dispatcher})' if dispatcher else ''}: from number {first} on")
+            lines.append(
+                f"  {directory}{f' (dispatcher {dispatcher})' if dispatcher else ''}: from number {first} on"
+            )
     return told(own, document(status, needed, chosen), lines, CODES[status.health])
 
 
@@ -119,7 +127,9 @@ def _lines(status: Status, most: int | None) -> list[str]:
 def _table_lines(table: TableStatus) -> Iterator[str]:
     """Yield what is to be said of a table that stands still."""
     behind = f", {span(table.lag)} behind now" if table.lag is not None else ""
-    yield from wrapped(f"{table.state}: {table.name}, at {moment(table.checkpoint, None)}{behind}", further="  ")
+    yield from wrapped(
+        f"{table.state}: {table.name}, at {moment(table.checkpoint, None)}{behind}", further="  "
+    )
     # Its commands follow, whole.
     reason = table.reason.rpartition(" Next steps: ")[0] or table.reason
     yield from wrapped(reason, "  ") if reason else ()
@@ -140,4 +150,8 @@ def _statement_lines(statement: StoredStatement) -> list[str]:
 
 
 def _more(count: int, most: int | None, what: str) -> list[str]:
-    return [] if most is None or count <= most else ["", f"… and {count - most:,} more {what}s: add --all"]
+    return (
+        []
+        if most is None or count <= most
+        else ["", f"… and {count - most:,} more {what}s: add --all"]
+    )

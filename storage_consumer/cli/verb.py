@@ -20,20 +20,30 @@ def flag(help_text: str, metavar: str, parse: Parser = parsers.filled, hint: str
 
     `hint`: where a value is found, for the message about a wrong one.
     """
-    return field(default=None, metadata={"help": help_text, "metavar": metavar, "parse": parse, "hint": hint})
+    return field(
+        default=None, metadata={"help": help_text, "metavar": metavar, "parse": parse, "hint": hint}
+    )
 
 
 def named_tables(help_text: str) -> Any:
     """Return the field of a repeatable flag --table: what `table_words.selected` takes."""
     return field(
         default=(),
-        metadata={"help": help_text, "metavar": "S.T", "parse": parsers.filled_texts, "repeatable": True},
+        metadata={
+            "help": help_text,
+            "metavar": "S.T",
+            "parse": parsers.filled_texts,
+            "repeatable": True,
+        },
     )
 
 
 def switch(help_text: str) -> Any:
     """Return the field for a flag without a value."""
-    return field(default=False, metadata={"help": help_text, "metavar": "", "parse": parsers.boolean, "switch": True})
+    return field(
+        default=False,
+        metadata={"help": help_text, "metavar": "", "parse": parsers.boolean, "switch": True},
+    )
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
@@ -53,7 +63,8 @@ class FlagsOfAll(Flags):
     """What each command takes but `run`, which has no answer."""
 
     color: str | None = flag(
-        "When state words are coloured; auto: on a terminal, unless NO_COLOR is set.", "auto|always|never"
+        "When state words are coloured; auto: on a terminal, unless NO_COLOR is set.",
+        "auto|always|never",
     )
 
 
@@ -95,8 +106,14 @@ class Verb:
     def flags(self) -> tuple[Option, ...]:
         """Its own flags, in the help's order; they have no environment variable and no key."""
         own = [each for each in fields(self.takes) if each.metadata]  # type: ignore[arg-type] # a record
-        found = [Option(keyword=each.name.removesuffix("_"), group="", **each.metadata) for each in own]
-        return tuple(sorted(found, key=lambda each: _LAST.index(each.keyword) if each.keyword in _LAST else -1))
+        found = [
+            Option(keyword=each.name.removesuffix("_"), group="", **each.metadata) for each in own
+        ]
+        return tuple(
+            sorted(
+                found, key=lambda each: _LAST.index(each.keyword) if each.keyword in _LAST else -1
+            )
+        )
 
     def divided(self, options: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
         """Split keyword options into its own record and those of bucket and target.
@@ -125,7 +142,9 @@ def of_the_bucket(*more: str) -> tuple[Option, ...]:
     """Return options on where the bucket is and how it was written, and those in `more`."""
     ends = {*_LOG, *more}
     return tuple(
-        each for each in OPTIONS if each.name in ends or (each.group in _BUCKET and each.name != "downstream-uri")
+        each
+        for each in OPTIONS
+        if each.name in ends or (each.group in _BUCKET and each.name != "downstream-uri")
     )
 
 
@@ -133,7 +152,9 @@ def of_the_target(*more: str) -> tuple[Option, ...]:
     """Return the options that lead to the target and its state, and those called `more`."""
     ends = {"downstream-uri", "config", *_LOG, *more}
     return tuple(
-        each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name not in _OF_RUN)
+        each
+        for each in OPTIONS
+        if each.name in ends or (each.group == "the target" and each.name not in _OF_RUN)
     )
 
 

@@ -40,7 +40,9 @@ RUN = "run"
 def verb_named(name: str) -> Verb:
     """Return a command; raise `ConfigError`, naming the nearest one, if there is none."""
     if name not in VERBS:
-        raise ConfigError(f"there is no command `{name}`{did_you_mean(name, VERBS)}; see {PROGRAM} --help")
+        raise ConfigError(
+            f"there is no command `{name}`{did_you_mean(name, VERBS)}; see {PROGRAM} --help"
+        )
     return VERBS[name]
 
 
@@ -64,7 +66,9 @@ class ChangesFlags(FlagsOfAll):
         partial(parsers.recent_instant, is_end=True),
     )
     follow: bool = switch("Go on with what becomes complete, every flush-interval, until Ctrl-C.")
-    format: str | None = flag("How each change is printed: json without it.", "json|sql|undo-sql|flat|debezium")
+    format: str | None = flag(
+        "How each change is printed: json without it.", "json|sql|undo-sql|flat|debezium"
+    )
 
 
 class StatusFlags(FlagsWithJson):
@@ -76,7 +80,9 @@ class StatusFlags(FlagsWithJson):
         "DURATION",
         parsers.duration(),
     )
-    batch: bool = switch("It is no fault that nobody writes now: the feed runs with --once, from time to time.")
+    batch: bool = switch(
+        "It is no fault that nobody writes now: the feed runs with --once, from time to time."
+    )
     watch: bool = switch("Show it again every 2 seconds, until Ctrl-C.")
     files: bool = switch("Name the first file of each directory that is still needed.")
     all: bool = switch("Show all tables and statements, not only the first 20.")
@@ -86,7 +92,9 @@ class PlanFlags(FlagsWithJson):
     """What `plan` takes."""
 
     table: str | None = flag(TABLE, "S.T")
-    rows: bool = switch("Read all data files to count rows; without it only files of up to 64 MiB in all are read.")
+    rows: bool = switch(
+        "Read all data files to count rows; without it only files of up to 64 MiB in all are read."
+    )
     sql: bool = switch("Only the statements, as a script with the reasons as comments.")
     all: bool = switch("Show all tables and statements, not only the first 20 of each.")
 
@@ -94,7 +102,9 @@ class PlanFlags(FlagsWithJson):
 class DoctorFlags(FlagsWithJson):
     """What `doctor` takes."""
 
-    only: str | None = flag("Only these groups, separated by commas: bucket, target, spark, network, state.", "GROUP")
+    only: str | None = flag(
+        "Only these groups, separated by commas: bucket, target, spark, network, state.", "GROUP"
+    )
 
 
 class VerifyFlags(FlagsWithJson):
@@ -125,7 +135,9 @@ class VerifyFlags(FlagsWithJson):
         "Nothing writes to the source meanwhile, you promise: it is read as it is, and may be a MySQL or MariaDB."
     )
     wait: float | None = flag(
-        "How long to wait for a moment at which no job writes a table; 5m if left out.", "DURATION", parsers.duration()
+        "How long to wait for a moment at which no job writes a table; 5m if left out.",
+        "DURATION",
+        parsers.duration(),
     )
     repair: str = field(
         default="",
@@ -176,7 +188,9 @@ class TsoFlags(FlagsWithJson):
     """What `tso` takes."""
 
     words: list[str] = field(default_factory=list)
-    tz: str | None = flag("Show times in this zone too, such as Asia/Shanghai or +08:00.", "ZONE", parsers.time_zone)
+    tz: str | None = flag(
+        "Show times in this zone too, such as Asia/Shanghai or +08:00.", "ZONE", parsers.time_zone
+    )
 
 
 class InitFlags(FlagsWithJson):
@@ -202,11 +216,18 @@ class DdlFlags(FlagsWithJson):
 
     action: str = "list"
     table: str | None = flag(TABLE, "S.T")
-    version: int | None = flag("The statement's version, as messages and the list show it.", "TSO", _NUMBER, _LISTED)
-    checksum: int | None = flag(
-        "Distinguishes statements of one table and version; the list shows it.", "N", _NUMBER, _LISTED
+    version: int | None = flag(
+        "The statement's version, as messages and the list show it.", "TSO", _NUMBER, _LISTED
     )
-    sql: str | None = flag("What `replace` runs; names without a database refer to the table's own.", "TEXT")
+    checksum: int | None = flag(
+        "Distinguishes statements of one table and version; the list shows it.",
+        "N",
+        _NUMBER,
+        _LISTED,
+    )
+    sql: str | None = flag(
+        "What `replace` runs; names without a database refer to the table's own.", "TEXT"
+    )
 
 
 class TableFlags(FlagsWithJson):
@@ -234,10 +255,18 @@ def _keys(given: object) -> tuple[Key, ...]:
     """Return keys that are written as JSON, each value as text."""
     # A number as it is written: a float has too few digits.
     found = json.loads(str(given), parse_float=str)
-    keys = [each if isinstance(each, list) else [each] for each in found] if isinstance(found, list) else []
+    keys = (
+        [each if isinstance(each, list) else [each] for each in found]
+        if isinstance(found, list)
+        else []
+    )
     values = [value for key in keys for value in key]
-    if not values or any(isinstance(value, bool | dict | list) or value is None for value in values):
-        raise ValueError(f'a JSON list of keys is expected, such as [42, 43] or [[1, "a"]], not {given!r}')
+    if not values or any(
+        isinstance(value, bool | dict | list) or value is None for value in values
+    ):
+        raise ValueError(
+            f'a JSON list of keys is expected, such as [42, 43] or [[1, "a"]], not {given!r}'
+        )
     return tuple(tuple(str(value).encode() for value in key) for key in keys)
 
 
@@ -251,7 +280,9 @@ class LoadFlags(FlagsWithJson):
         "URI",
     )
     dump_tz: str | None = flag(
-        "Time zone of its TIMESTAMP values, where its files do not say it.", "ZONE", parsers.time_zone
+        "Time zone of its TIMESTAMP values, where its files do not say it.",
+        "ZONE",
+        parsers.time_zone,
     )
     source: str | None = flag(
         "The TiDB from which the table is exported first, as of now, into the empty folder that --dump names: nothing is locked or "
@@ -259,7 +290,9 @@ class LoadFlags(FlagsWithJson):
         "URI",
     )
     source_password_file: str | None = flag(SOURCE_PASSWORD_FILE, "FILE")
-    workers: int | None = flag("Connections on which --source is read; 2 if left out.", "N", WORKERS)
+    workers: int | None = flag(
+        "Connections on which --source is read; 2 if left out.", "N", WORKERS
+    )
     rows_per_second: int | None = flag(
         "The most rows that are read from --source, by all workers together; 0, the default, for any number.",
         "N",
@@ -271,7 +304,9 @@ class LoadFlags(FlagsWithJson):
         "JSON",
         _keys,
     )
-    replace: bool = switch("Empty the target's table first; without it, the table has to be empty or not there.")
+    replace: bool = switch(
+        "Empty the target's table first; without it, the table has to be empty or not there."
+    )
     at: int | None = flag(
         "You made the copy yourself, as of this TSO: nothing is loaded, and the table goes on after it. The same as `table reload-done`.",
         "TSO|TIME",
@@ -331,7 +366,9 @@ first; flat, canal's FlatMessages; debezium, Debezium's envelopes. A window need
             "changes --upstream-uri s3://bucket/prefix --follow --format flat",
         ),
         takes=ChangesFlags,
-        options=of_the_bucket("filter", "skip-commit-ts", "flush-interval", "gap-timeout", "retry-limit"),
+        options=of_the_bucket(
+            "filter", "skip-commit-ts", "flush-interval", "gap-timeout", "retry-limit"
+        ),
         module="changes_command",
     ),
     Verb(

@@ -30,9 +30,13 @@ def answer_verify(own: VerifyFlags, session: Session) -> Answer:
     Raises `ConfigError`, and `TransientError` where source or target do not answer.
     """
     if not own.source:
-        raise ConfigError("verify needs --source, the TiDB that the changefeed reads: tidb://user@host:4000/")
+        raise ConfigError(
+            "verify needs --source, the TiDB that the changefeed reads: tidb://user@host:4000/"
+        )
     target = session.target
-    source = load_source(own.source, own.source_password_file, session.environ, target.settings, frozen=own.frozen)
+    source = load_source(
+        own.source, own.source_password_file, session.environ, target.settings, frozen=own.frozen
+    )
     if own.repair_limit is not None and not own.repair:
         raise ConfigError("--repair-limit goes with --repair")
     names = ("workers", "rows_per_second", "chunk_rows", "wait", "repair_limit")
@@ -48,7 +52,9 @@ def answer_verify(own: VerifyFlags, session: Session) -> Answer:
     carried = load_carried(session.options, session.environ)
     report = verified(target, source, wishes, carried=carried)
     equal = ExitCode.DONE if report.is_equal else ExitCode.FAILED
-    return told(own, document(report), _lines(report), ExitCode.TABLES_STOPPED if report.differs else equal)
+    return told(
+        own, document(report), _lines(report), ExitCode.TABLES_STOPPED if report.differs else equal
+    )
 
 
 def document(report: VerifyReport) -> dict[str, object]:
@@ -71,14 +77,18 @@ def _counts(report: VerifyReport) -> dict[str, int]:
 def _lines(report: VerifyReport) -> Iterator[str]:
     """Yield the report for people: what differs first, and then what is equal."""
     ranks = {VerifyOutcome.DIFFERENT: 0, VerifyOutcome.NOT_COMPARED: 1}
-    for table in sorted(report.tables, key=lambda each: (ranks.get(each.outcome, 2), str(each.table))):
+    for table in sorted(
+        report.tables, key=lambda each: (ranks.get(each.outcome, 2), str(each.table))
+    ):
         place = "" if table.target == table.table else f" (in the target {table.target})"
         if table.outcome is VerifyOutcome.NOT_COMPARED:
             yield from wrapped(f"not compared: {table.table}{place}: {table.reason}", further="  ")
             continue
         how = " by structure and number of rows" if table.how == "quick" else ""
         at = f", at {moment(table.checkpoint, None)}" if table.checkpoint else ""
-        yield from wrapped(f"{table.outcome}{how}: {table.table}{place}, {table.rows:,} rows{at}", further="  ")
+        yield from wrapped(
+            f"{table.outcome}{how}: {table.table}{place}, {table.rows:,} rows{at}", further="  "
+        )
         if table.spans:
             spans = ", ".join(f"{each.rows:,} rows at {each.checkpoint}" for each in table.spans)
             yield from wrapped(f"compared in several cuts: {spans}", "  ", "    ")
@@ -90,13 +100,21 @@ def _lines(report: VerifyReport) -> Iterator[str]:
             key = ", ".join(f"{name} = {_value(value)}" for name, value in difference.key.items())
             times = f" ({difference.count} times)" if difference.count > 1 else ""
             source, target = difference.source or {}, difference.target or {}
-            shown = ", ".join(f"{name} = {_value(value)}" for name, value in (source or target).items())
+            shown = ", ".join(
+                f"{name} = {_value(value)}" for name, value in (source or target).items()
+            )
             text = f"{difference.kind}{times}: {key or shown}"
             if difference.kind == "differs":
-                values = (f"{name} is {_value(target[name])}, at the source {_value(source[name])}" for name in source)
+                values = (
+                    f"{name} is {_value(target[name])}, at the source {_value(source[name])}"
+                    for name in source
+                )
                 text = f"differs: {key}: {'; '.join(values)}"
             yield from wrapped(text, "    ", "      ")
-        if 0 < len(table.differences) < table.different_rows or len(table.differences) > _SHOWN_ROWS:
+        if (
+            0 < len(table.differences) < table.different_rows
+            or len(table.differences) > _SHOWN_ROWS
+        ):
             yield f"    … {table.different_rows - min(len(table.differences), _SHOWN_ROWS):,} more; --json has {len(table.differences):,}"
         if table.repair:
             yield "  to be run after a look at each statement:"
@@ -105,7 +123,10 @@ def _lines(report: VerifyReport) -> Iterator[str]:
             yield "  next:"
             yield from (f"    {line}" for line in table.heal.split("\n"))
     if report.unknown:
-        shown, more = ", ".join(map(str, report.unknown[:_SHOWN_ROWS])), len(report.unknown) - _SHOWN_ROWS
+        shown, more = (
+            ", ".join(map(str, report.unknown[:_SHOWN_ROWS])),
+            len(report.unknown) - _SHOWN_ROWS,
+        )
         others = f" and {more:,} more (--json has them)" if more > 0 else ""
         yield from wrapped(
             f"not in the bucket: {shown}{others}. The source has them, and no file names them: the changefeed's filter leaves them "

@@ -19,7 +19,9 @@ _CONFIG = "--config"
 _URIS = ("upstream_uri", "dump", "source")
 _HIDDEN = re.compile(r":\*\*\*(?=@)|(?<=//)\*\*\*@|[?&;#](?:[^?&;#=]*=)?\*\*\*")
 _PASSWORD_FILE = BY_KEYWORD["downstream_password_file"].name
-_REACHING = [each for each in OPTIONS if each.group == "the target" and each.keyword in Downstream.__slots__]
+_REACHING = [
+    each for each in OPTIONS if each.group == "the target" and each.keyword in Downstream.__slots__
+]
 _ELSEWHERE = {"downstream-uri", _PASSWORD_FILE, *(each.name for each in _REACHING)}
 
 
@@ -32,7 +34,9 @@ def bare_uri(uri: str) -> str:
 def uri_of(upstream: Upstream) -> str:
     """Return the bucket's URI with what is needed to reach it, without credentials."""
     names = ("endpoint", "region", "role_arn", "external_id")
-    given = [f"{name.replace('_', '-')}={value}" for name in names if (value := getattr(upstream, name))]
+    given = [
+        f"{name.replace('_', '-')}={value}" for name in names if (value := getattr(upstream, name))
+    ]
     # Only what differs from the default, so that the URI stays short.
     given += [] if upstream.force_path_style else ["force-path-style=false"]
     return upstream.identity + (f"?{'&'.join(given)}" if given else "")
@@ -43,7 +47,10 @@ def reaching(downstream: Downstream) -> list[str]:
     where = f"{downstream.host}:{downstream.port}/"
     if downstream.unix_socket:
         where = f"localhost/?unix-socket={downstream.unix_socket}"
-    uri = downstream.given_uri or f"mysql{'+ssl' if downstream.ssl else ''}://{downstream.user}@{where}"
+    uri = (
+        downstream.given_uri
+        or f"mysql{'+ssl' if downstream.ssl else ''}://{downstream.user}@{where}"
+    )
     words = ["--downstream-uri", bare_uri(uri)]
     words += [f"--{_PASSWORD_FILE}", downstream.password_file] if downstream.password_file else []
     for option in _REACHING:
@@ -60,21 +67,31 @@ def command(text: str, downstream: Downstream) -> str:
 
 def run_command(config: Config, *more: str) -> str:
     """Return `run` with the settings that were given. `more`: further flags."""
-    files = {str(Path(path).expanduser().absolute()) for flag, path in pairwise(config.given) if flag == _CONFIG}
+    files = {
+        str(Path(path).expanduser().absolute())
+        for flag, path in pairwise(config.given)
+        if flag == _CONFIG
+    }
     # A file twice would outrank those after it.
-    known = replace(config.downstream, password_in=tuple(set(config.downstream.password_in) - files))
+    known = replace(
+        config.downstream, password_in=tuple(set(config.downstream.password_in) - files)
+    )
     return shlex.join([PROGRAM, "run", *config.given, *more, *reaching(known)])
 
 
 def given_again(options: Mapping[str, object]) -> Iterator[str]:
     """Yield flags for these keyword options, without those to the target; see `reaching`."""
     for option in OPTIONS:
-        value = options.get(option.keyword) if option.flag and option.name not in _ELSEWHERE else None
+        value = (
+            options.get(option.keyword) if option.flag and option.name not in _ELSEWHERE else None
+        )
         flag = f"--{option.name}"
         for each in value if isinstance(value, list | tuple) else [value]:
             if isinstance(each, Document):
                 # A mapping that a program gave is no file.
-                each = None if each.source == MAPPING and not Path(MAPPING).is_file() else each.source  # noqa: PLW2901
+                each = (  # noqa: PLW2901
+                    None if each.source == MAPPING and not Path(MAPPING).is_file() else each.source
+                )
             if not isinstance(each, str | Path | int | float):
                 continue
             text = str(each)

@@ -11,7 +11,13 @@ from urllib.parse import quote
 
 from storage_consumer.config import parsers
 from storage_consumer.config.commands import given_again
-from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, ENVIRONMENT_PREFIX, OPTIONS, OWN_TABLE
+from storage_consumer.config.options import (
+    BY_ENVIRONMENT,
+    BY_KEYWORD,
+    ENVIRONMENT_PREFIX,
+    OPTIONS,
+    OWN_TABLE,
+)
 from storage_consumer.config.parsers import Parser, did_you_mean
 from storage_consumer.config.private_files import password_in
 from storage_consumer.config.settings import (
@@ -123,7 +129,11 @@ class Loaded:
         _require_commit_ts(upstream)
         _refuse_lost_keys(upstream, self.raw_updates)
         # What was given keeps its origin: nothing that is inferred replaces it.
-        return replace(self, config=replace(self.config, upstream=upstream), origins={**inferred, **self.origins})
+        return replace(
+            self,
+            config=replace(self.config, upstream=upstream),
+            origins={**inferred, **self.origins},
+        )
 
     @property
     def warning(self) -> str:
@@ -136,7 +146,9 @@ class Loaded:
         )
 
 
-def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: bool = True) -> Loaded:
+def load(
+    options: Mapping[str, object], environ: Mapping[str, str], *, target: bool = True
+) -> Loaded:
     """Return the settings that these options and this environment give.
 
     `options` are the keywords of `Consumer` (which are the flags with underscores); None counts as
@@ -177,7 +189,9 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     if target and (uri := sources.find("source").value):
         variable = BY_KEYWORD["source_password"].environment
         password = {variable: sources.find("source_password").value}
-        source = load_source(uri, sources.find("source_password_file").value or None, password, downstream)
+        source = load_source(
+            uri, sources.find("source_password_file").value or None, password, downstream
+        )
     # Also what the stores' own clients take from the environment: their errors may quote it.
     _hide(*secrets.texts(), *environment_secrets(environ))
     # A command may quote an address, and a path that is a secret, as chat services' are.
@@ -219,7 +233,12 @@ def load_target(options: Mapping[str, object], environ: Mapping[str, str]) -> Se
 
 
 def load_source(
-    uri: str, password_file: str | None, environ: Mapping[str, str], target: Downstream, *, frozen: bool = False
+    uri: str,
+    password_file: str | None,
+    environ: Mapping[str, str],
+    target: Downstream,
+    *,
+    frozen: bool = False,
 ) -> Server:
     """Return the source, by a URI like the target's, hiding secrets; raise `ConfigError`.
 
@@ -266,7 +285,9 @@ def _upstream(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, 
     given |= {keyword: sources.find(keyword) for keyword in _SHOWN_BY_PATHS}
     # A changefeed's file is complete: a CSV option that it leaves out has TiCDC's default, and need
     # not be inferred.
-    sinks = (each.source for each in sources.documents if isinstance(each.content.get("sink"), Mapping))
+    sinks = (
+        each.source for each in sources.documents if isinstance(each.content.get("sink"), Mapping)
+    )
     if sink := next(sinks, ""):
         silent = f"{sink}: TiCDC's default"
         given |= {
@@ -370,8 +391,14 @@ def _carried(sources: Sources) -> CarriedColumns:
         sink = document.content.get("sink")
         entries = sink.get("column-selectors") if isinstance(sink, Mapping) else None
         for entry in entries or ():
-            texts = [entry.get(key) if isinstance(entry, Mapping) else None for key in ("matcher", "columns")]
-            if not all(isinstance(each, list) and all(isinstance(text, str) for text in each) for each in texts):
+            texts = [
+                entry.get(key) if isinstance(entry, Mapping) else None
+                for key in ("matcher", "columns")
+            ]
+            if not all(
+                isinstance(each, list) and all(isinstance(text, str) for text in each)
+                for each in texts
+            ):
                 raise ConfigError(
                     f"{document.source}: [[sink.column-selectors]] needs `matcher` and `columns`, each a list of texts"
                 )
@@ -389,12 +416,18 @@ def _left_out(sources: Sources) -> Iterator[LeftOut]:
         if document.source in sources.elsewhere or not isinstance(filters, Mapping):
             continue
         if filters.get("ignore-txn-start-ts"):
-            yield LeftOut(matcher=("*.*",), what=f"ignore-txn-start-ts of [filter] in {document.source}")
+            yield LeftOut(
+                matcher=("*.*",), what=f"ignore-txn-start-ts of [filter] in {document.source}"
+            )
         entries = filters.get("event-filters")
         for entry in entries if isinstance(entries, list) else ():
             if not isinstance(entry, Mapping):
                 continue
-            events = [repr(event) for event in _texts(entry.get("ignore-event")) if event.strip().lower() in _MOVING]
+            events = [
+                repr(event)
+                for event in _texts(entry.get("ignore-event"))
+                if event.strip().lower() in _MOVING
+            ]
             what = [f"ignore-event {', '.join(events)}"] if events else []
             what += [key for key in _EXPRESSIONS if entry.get(key)]
             if what:
@@ -422,16 +455,31 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
     # Whoever gives a certificate wants TLS, even without +ssl.
     mode, asked = given["ssl_mode"], uri.ssl or bool(given["ssl_ca"] or given["ssl_cert"])
     if mode in ("disabled", "preferred") and asked:
-        raise uri.error(f"`ssl-mode` {mode} contradicts +ssl, `ssl-ca` or `ssl-cert`, which ask for TLS")
+        raise uri.error(
+            f"`ssl-mode` {mode} contradicts +ssl, `ssl-ca` or `ssl-cert`, which ask for TLS"
+        )
     if mode == "required" and given["ssl_ca"]:
-        raise uri.error("`ssl-mode` required verifies nothing, so `ssl-ca` has no effect; verify-ca uses it")
+        raise uri.error(
+            "`ssl-mode` required verifies nothing, so `ssl-ca` has no effect; verify-ca uses it"
+        )
     if given["allow_unverified_server"] and (mode.startswith("verify-") or (asked and not mode)):
-        raise uri.error("`allow-unverified-server` has no effect if TLS verifies the server: remove one of them")
+        raise uri.error(
+            "`allow-unverified-server` has no effect if TLS verifies the server: remove one of them"
+        )
     # Whole paths: messages name them in commands that are pasted elsewhere than where this runs.
-    files = {name: str(Path(given[name]).absolute()) for name in ("ssl_ca", "ssl_cert", "ssl_key") if given[name]}
-    password_file, origin = str(sources.find("downstream_password_file").value), _password_in_uri(sources)[1]
+    files = {
+        name: str(Path(given[name]).absolute())
+        for name in ("ssl_ca", "ssl_cert", "ssl_key")
+        if given[name]
+    }
+    password_file, origin = (
+        str(sources.find("downstream_password_file").value),
+        _password_in_uri(sources)[1],
+    )
     files_with_password = [
-        Path(each.source).expanduser() for each in sources.documents if origin.startswith(f"{each.source}: ")
+        Path(each.source).expanduser()
+        for each in sources.documents
+        if origin.startswith(f"{each.source}: ")
     ]
     return Downstream(
         host=uri.host,
@@ -450,7 +498,9 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
 def _selecting(sources: Sources, state_schema: str) -> Selecting:
     """Return our filter and routes; raise `ConfigError` for a database that the target reserves."""
     filtered, routed = sources.find("filter"), sources.find("route")
-    selecting = Selecting(rules=filtered.value, event_filters=sources.find("event_filter").value, routes=routed.value)
+    selecting = Selecting(
+        rules=filtered.value, event_filters=sources.find("event_filter").value, routes=routed.value
+    )
     if fault := routed_to_reserved(selecting, state_schema):
         raise ConfigError(f"{routed.origin}: {fault}")
     if fault := taken_from_reserved(selecting, state_schema):
@@ -489,7 +539,10 @@ def _loading(sources: Sources) -> Loading:
     rules = sources.settings.get("filter.rules", ([], ""))[0]
     start = sources.find("start_ts")
     # Who gives it by hand says what the target has; a printed changefeed has it in any case.
-    printed = any(document.printed and start.origin.startswith(document.source) for document in sources.documents)
+    printed = any(
+        document.printed and start.origin.startswith(document.source)
+        for document in sources.documents
+    )
     return Loading(
         start_ts=start.value,
         dump=with_time_zone(dump, given["dump_tz"]) if dump else "",
@@ -532,7 +585,11 @@ def _password_in_uri(sources: Sources) -> tuple[str | None, str]:
 
 
 def _account(uri: Uri | None) -> tuple[object, ...]:
-    return (uri.user, uri.host, uri.port or default_port(uri), uri.parameters.get("unix-socket")) if uri else ()
+    return (
+        (uri.user, uri.host, uri.port or default_port(uri), uri.parameters.get("unix-socket"))
+        if uri
+        else ()
+    )
 
 
 def _notices(sources: Sources) -> Iterator[str]:
@@ -567,13 +624,19 @@ def _file_notices(sources: Sources) -> Iterator[str]:
         if days := keys.get("sink.cloud-storage-config.file-expiration-days"):
             yield f"{document.source}: TiCDC deletes files after {days} days, whether they were read by then or not"
         # The default rules take every table.
-        filters = sorted(key for key in keys if key.startswith("filter.") and keys[key] not in ("", [], ["*.*"]))
+        filters = sorted(
+            key for key in keys if key.startswith("filter.") and keys[key] not in ("", [], ["*.*"])
+        )
         if filters:
             yield f"{document.source}: {', '.join(filters)}: TiCDC applied them when it wrote; not applied again"
         if routed_by_ticdc(document):
             what = "target-schema, target-table of [[sink.dispatchers]]"
             yield f"{document.source}: {what}: the bucket has the new names; not applied again"
-        idle = sorted(key for key in keys if key not in used and not key.startswith(("filter.", f"{OWN_TABLE}.")))
+        idle = sorted(
+            key
+            for key in keys
+            if key not in used and not key.startswith(("filter.", f"{OWN_TABLE}."))
+        )
         # A printed changefeed has every setting, whether or not anybody chose it.
         if idle and not document.printed:
             yield f"{document.source}: accepted, without effect here: {', '.join(idle)}"
@@ -684,7 +747,8 @@ def _dump_options(uri: Uri) -> DumpOptions:
     plain = DumpOptions()
     usual = (plain.separator, plain.delimiter, plain.null, plain.terminator)
     separator, delimiter, null, terminator = (
-        str(parsers.unescaped(uri.parameters.get(name, default))) for name, default in zip(_OF_CSV, usual, strict=True)
+        str(parsers.unescaped(uri.parameters.get(name, default)))
+        for name, default in zip(_OF_CSV, usual, strict=True)
     )
     if not (separator and terminator):
         raise uri.error(f"`{_OF_CSV[0]}` and `{_OF_CSV[3]}` cannot be empty")

@@ -28,7 +28,9 @@ ENVIRONMENT_PREFIX = "STORAGE_CONSUMER_"
 OWN_TABLE = "consumer"
 """Our table in the TOML file; everything beside it is TiCDC's."""
 
-PRECEDENCE = "flag or keyword, then URI parameter, then environment variable, then TOML file, then default"
+PRECEDENCE = (
+    "flag or keyword, then URI parameter, then environment variable, then TOML file, then default"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,10 @@ def words_of(metavar: str) -> tuple[str, ...]:
 _INFERRED = {"shown_default": "inferred from the bucket"}
 Document = str | Path | Mapping[str, object]
 Text = str | None
-Switch = Annotated[bool | str | None, {"parse": parsers.boolean, "switch": True, "default": False, "metavar": "BOOL"}]
+Switch = Annotated[
+    bool | str | None,
+    {"parse": parsers.boolean, "switch": True, "default": False, "metavar": "BOOL"},
+]
 Number = Annotated[int | str | None, {"metavar": "N"}]
 Seconds = Annotated[float | str | None, {"parse": parsers.duration(), "metavar": "DURATION"}]
 File = Annotated[str | Path | None, {"parse": parsers.path, "metavar": "FILE"}]
@@ -114,7 +119,8 @@ Address = Annotated[str | None, {"metavar": "URI"}]
 Zone = Annotated[str | None, {"parse": parsers.time_zone, "metavar": "ZONE"}]
 Instant = Annotated[int | str | None, {"parse": parsers.instant, "metavar": "TSO|TIME"}]
 Rules = Annotated[
-    str | Sequence[str] | None, {"parse": table_filter.rules, "metavar": "RULE", "repeatable": True, "default": ()}
+    str | Sequence[str] | None,
+    {"parse": table_filter.rules, "metavar": "RULE", "repeatable": True, "default": ()},
 ]
 Tables = Annotated[object, {"metavar": "TABLE", "repeatable": True, "default": ()}]
 Signs = Annotated[str | None, {"parse": parsers.raw_text, "escapes": True}, _INFERRED]
@@ -130,14 +136,21 @@ class Options(TypedDict, total=False):
     ]
     sink_uri: Text
     downstream_uri: Annotated[
-        Address, "The target: mysql://user@host:3306/, also tidb:// and mariadb://, and +ssl of each."
+        Address,
+        "The target: mysql://user@host:3306/, also tidb:// and mariadb://, and +ssl of each.",
     ]
     config: Annotated[
         Document | Sequence[Document] | None,
         "TOML file: the changefeed's own, unchanged, and/or one with our [consumer] table. It may also be what `cdc cli changefeed "
         "create` or `query` printed. May be given several times; "
         "a later file overrides an earlier one. (The environment variable separates several files by ':'.)",
-        {"metavar": "FILE", "toml": "", "parse": parsers.config_paths, "default": None, "repeatable": True},
+        {
+            "metavar": "FILE",
+            "toml": "",
+            "parse": parsers.config_paths,
+            "default": None,
+            "repeatable": True,
+        },
     ]
     filter: Annotated[
         Rules,
@@ -192,7 +205,10 @@ class Options(TypedDict, total=False):
     dump_tz: Annotated[
         Zone,
         "Time zone of the TIMESTAMP values in the export: that of the server's `time_zone` when Dumpling ran, if it was given none.",
-        {"toml": "consumer.load.dump-tz", "shown_default": "what its SQL files say: needed for TIMESTAMP columns else"},
+        {
+            "toml": "consumer.load.dump-tz",
+            "shown_default": "what its SQL files say: needed for TIMESTAMP columns else",
+        },
     ]
     source: Annotated[
         Address,
@@ -221,14 +237,27 @@ class Options(TypedDict, total=False):
     protocol: Annotated[
         Text,
         "Format of the data files.",
-        {"metavar": "csv|canal-json", "default": "csv", "toml": "sink.protocol", "uri": ("upstream", "protocol")},
+        {
+            "metavar": "csv|canal-json",
+            "default": "csv",
+            "toml": "sink.protocol",
+            "uri": ("upstream", "protocol"),
+        },
         _INFERRED,
         {"group": "how TiCDC wrote the files"},
     ]
-    terminator: Annotated[Signs, r"What ends a row, such as '\r\n' or '\n'.", {"toml": "sink.terminator"}]
-    delimiter: Annotated[Signs, r"Separator of CSV fields, such as , or '\t'.", {"toml": "sink.csv.delimiter"}]
-    quote: Annotated[Signs, "Quote character of CSV strings; '' for none.", {"toml": "sink.csv.quote"}]
-    null: Annotated[Signs, "How NULL is written in CSV.", {"toml": "sink.csv.null", "escapes": False}]
+    terminator: Annotated[
+        Signs, r"What ends a row, such as '\r\n' or '\n'.", {"toml": "sink.terminator"}
+    ]
+    delimiter: Annotated[
+        Signs, r"Separator of CSV fields, such as , or '\t'.", {"toml": "sink.csv.delimiter"}
+    ]
+    quote: Annotated[
+        Signs, "Quote character of CSV strings; '' for none.", {"toml": "sink.csv.quote"}
+    ]
+    null: Annotated[
+        Signs, "How NULL is written in CSV.", {"toml": "sink.csv.null", "escapes": False}
+    ]
     include_commit_ts: Annotated[
         Switch,
         "Whether CSV rows carry their commit-ts. They should; this is the changefeed's `[sink.csv] include-commit-ts`.",
@@ -262,7 +291,10 @@ class Options(TypedDict, total=False):
     enable_tidb_extension: Annotated[
         Switch,
         "Whether canal-json messages carry `_tidb` with their commit-ts. They should; TiCDC's sink URI parameter.",
-        {"toml": "sink.kafka-config.codec-config.enable-tidb-extension", "uri": ("upstream", "enable-tidb-extension")},
+        {
+            "toml": "sink.kafka-config.codec-config.enable-tidb-extension",
+            "uri": ("upstream", "enable-tidb-extension"),
+        },
         _INFERRED,
     ]
     allow_missing_commit_ts: Annotated[
@@ -277,24 +309,39 @@ class Options(TypedDict, total=False):
         "`[[sink.column-selectors]]` that are given. The error of a halted table has the name of these selectors; with others it no "
         "longer counts.",
         {"parse": parsers.raw_text, "metavar": "NAME"},
-        {"shown_default": "none: a row that lacks columns halts its table unless its file names them"},
+        {
+            "shown_default": "none: a row that lacks columns halts its table unless its file names them"
+        },
     ]
     date_separator: Annotated[
         Text,
         "Which date directories the bucket has.",
-        {"metavar": "none|year|month|day", "toml": "sink.date-separator", "uri": ("upstream", "date-separator")},
+        {
+            "metavar": "none|year|month|day",
+            "toml": "sink.date-separator",
+            "uri": ("upstream", "date-separator"),
+        },
         _INFERRED,
     ]
     enable_partition_separator: Annotated[
         Switch,
         "Whether each partition of a partitioned table has its own directory.",
-        {"toml": "sink.enable-partition-separator", "uri": ("upstream", "enable-partition-separator"), "default": None},
+        {
+            "toml": "sink.enable-partition-separator",
+            "uri": ("upstream", "enable-partition-separator"),
+            "default": None,
+        },
         _INFERRED,
     ]
     file_index_width: Annotated[
         Number,
         "Accepted for compatibility with the reference consumer; file numbers of any width are read.",
-        {"parse": parsers.integer(low=0, high=1000), "metavar": "DIGITS", "default": 0, "shown_default": "any"},
+        {
+            "parse": parsers.integer(low=0, high=1000),
+            "metavar": "DIGITS",
+            "default": 0,
+            "shown_default": "any",
+        },
         {"toml": "sink.file-index-digit", "uri": ("upstream", "file-index-digit")},
     ]
     tz: Annotated[
@@ -324,8 +371,12 @@ class Options(TypedDict, total=False):
         "enables TLS.",
         {"uri": ("downstream", "ssl-ca")},
     ]
-    ssl_cert: Annotated[File, "Client certificate for the target; enables TLS.", {"uri": ("downstream", "ssl-cert")}]
-    ssl_key: Annotated[File, "Private key of the client certificate.", {"uri": ("downstream", "ssl-key")}]
+    ssl_cert: Annotated[
+        File, "Client certificate for the target; enables TLS.", {"uri": ("downstream", "ssl-cert")}
+    ]
+    ssl_key: Annotated[
+        File, "Private key of the client certificate.", {"uri": ("downstream", "ssl-key")}
+    ]
     ssl_mode: Annotated[
         Text,
         "How strictly TLS is used, in the terms of MySQL's programs: disabled, preferred (where the server "
@@ -366,7 +417,8 @@ class Options(TypedDict, total=False):
         {"parse": parsers.duration(low=0.1), "group": "pace and patience"},
     ]
     ddl_at_checkpoint_wait: Annotated[
-        Seconds, "How long the bucket's checkpoint must stay unchanged before a DDL at exactly that ts is run."
+        Seconds,
+        "How long the bucket's checkpoint must stay unchanged before a DDL at exactly that ts is run.",
     ]
     ddl_lock_wait: Annotated[
         Seconds,
@@ -375,10 +427,12 @@ class Options(TypedDict, total=False):
         {"parse": parsers.whole_seconds},
     ]
     ddl_patience: Annotated[
-        Seconds, "How long to wait for a DDL that lost its connection while the target still runs it."
+        Seconds,
+        "How long to wait for a DDL that lost its connection while the target still runs it.",
     ]
     gap_timeout: Annotated[
-        Seconds, "How long to wait for a missing file before its table halts; the other tables go on."
+        Seconds,
+        "How long to wait for a missing file before its table halts; the other tables go on.",
     ]
     full_listing_interval: Annotated[
         Seconds,
@@ -397,7 +451,8 @@ class Options(TypedDict, total=False):
         {"shown_default": "true, with --once false"},
     ]
     retry_limit: Annotated[
-        Seconds, "How long to retry a bucket or target that does not answer before the program exits with code 1."
+        Seconds,
+        "How long to retry a bucket or target that does not answer before the program exits with code 1.",
     ]
     rows_per_second: Annotated[
         Number,
@@ -443,7 +498,9 @@ class Options(TypedDict, total=False):
         "Lag of the checkpoint of all tables beyond which /readyz answers 503.",
         {"shown_default": "any lag"},
     ]
-    once: Annotated[Switch, "Run one round, up to the bucket's checkpoint, and end.", {"group": "the program"}]
+    once: Annotated[
+        Switch, "Run one round, up to the bucket's checkpoint, and end.", {"group": "the program"}
+    ]
     until: Annotated[
         Instant,
         "Apply changes up to this commit-ts, inclusive, and end: a TSO, or a time with its zone, such as "
@@ -470,7 +527,9 @@ class Options(TypedDict, total=False):
             "metavar": "debug|info|warn|error",
         },
     ]
-    log_file: Annotated[File, "File to log to; other programs may rotate it.", {"shown_default": "standard error"}]
+    log_file: Annotated[
+        File, "File to log to; other programs may rotate it.", {"shown_default": "standard error"}
+    ]
     log_format: Annotated[
         Text,
         "One line per event: logfmt, `time=… level=… event=… key=value …`, or a JSON object.",
@@ -485,14 +544,20 @@ class Options(TypedDict, total=False):
     ]
     no_progress: Annotated[Switch, "No progress bar on a terminal."]
     enable_profiling: Annotated[
-        Switch, "Accepted for compatibility with the reference consumer; it opens no profiling port."
+        Switch,
+        "Accepted for compatibility with the reference consumer; it opens no profiling port.",
     ]
 
 
 def _table() -> dict[str, Option]:
     """Return keyword → option, in the order of `Options`; aliases are keywords as well."""
     records = (Upstream, CsvOptions, Downstream, Tuning, Monitoring, Limits, Loading)
-    defaults = {each.name: each.default for record in records for each in fields(record) if each.default is not MISSING}
+    defaults = {
+        each.name: each.default
+        for record in records
+        for each in fields(record)
+        if each.default is not MISSING
+    }
     found: dict[str, dict[str, Any]] = {}
     group = ""
     for keyword, kind in Options.__annotations__.items():

@@ -27,7 +27,9 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_$]{1,64}")
-_SPARK_MASTER = re.compile(r"(local|local\[[^\]]+\]|local-cluster\[[^\]]+\]|yarn|spark://.+|k8s://.+)")
+_SPARK_MASTER = re.compile(
+    r"(local|local\[[^\]]+\]|local-cluster\[[^\]]+\]|yarn|spark://.+|k8s://.+)"
+)
 _LISTEN = re.compile(r"(?:(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\])?:)?(?P<port>\d{1,5})")
 _MAX_PORT = 65535
 _ESCAPE = re.compile(r"\\(t|r|n|x[0-9A-Fa-f]{2})")
@@ -81,12 +83,16 @@ def command(value: object) -> tuple[str, ...]:
         return ()
     if isinstance(value, list):
         if len(value) != 1:
-            raise ValueError("one command takes the documents, and several were given: give one that calls the others")
+            raise ValueError(
+                "one command takes the documents, and several were given: give one that calls the others"
+            )
         value = value[0]
     try:
         words = tuple(shlex.split(value)) if isinstance(value, str) else ()
     except ValueError as error:
-        raise ValueError(f"the command cannot be split into words as a shell would: {error}") from None
+        raise ValueError(
+            f"the command cannot be split into words as a shell would: {error}"
+        ) from None
     if not words or not words[0]:
         raise ValueError("a command is expected, as a text")
     if "://" in words[0]:
@@ -121,7 +127,9 @@ def path(value: object) -> str:
     try:
         return str(Path(given).expanduser()) if given else ""
     except RuntimeError as error:
-        raise ValueError(f"{given!r} names the home directory of a user who is not known here") from error
+        raise ValueError(
+            f"{given!r} names the home directory of a user who is not known here"
+        ) from error
 
 
 def named_path(value: object) -> str:
@@ -146,7 +154,11 @@ def integer(*, low: int, high: int) -> Parser:
 
     def parse(value: object) -> int:
         digits = str(value).strip()
-        if isinstance(value, bool) or not re.fullmatch(r"[+-]?[0-9]{1,20}", digits) or not low <= int(digits) <= high:
+        if (
+            isinstance(value, bool)
+            or not re.fullmatch(r"[+-]?[0-9]{1,20}", digits)
+            or not low <= int(digits) <= high
+        ):
             raise ValueError(f"a whole number from {low} to {high} is expected, not {value!r}")
         return int(digits)
 
@@ -192,7 +204,9 @@ def choice(*words: str) -> Parser:
     def parse(value: object) -> str:
         given = value.strip().lower().replace("_", "-") if isinstance(value, str) else ""
         if given not in words:
-            raise ValueError(f"one of {', '.join(words)} is expected, not {value!r}{did_you_mean(given, words)}")
+            raise ValueError(
+                f"one of {', '.join(words)} is expected, not {value!r}{did_you_mean(given, words)}"
+            )
         return given
 
     return parse
@@ -211,7 +225,11 @@ def schema_name(value: object) -> str:
 def listen_address(value: object) -> str:
     """Return where to listen as ``host:port``, this machine by default; empty: nowhere."""
     # TOML and keywords may give the port as a number.
-    given = str(value) if isinstance(value, int) and not isinstance(value, bool) else text(value).strip()
+    given = (
+        str(value)
+        if isinstance(value, int) and not isinstance(value, bool)
+        else text(value).strip()
+    )
     if not given:
         return ""
     match = _LISTEN.fullmatch(given)
@@ -226,7 +244,9 @@ def spark_master(value: object) -> str:
     """Return a Spark master URL, or an empty text."""
     given = text(value)
     if given and not _SPARK_MASTER.fullmatch(given):
-        raise ValueError(f"a Spark master like local[*], spark://host:7077, yarn or k8s://… is expected, not {given!r}")
+        raise ValueError(
+            f"a Spark master like local[*], spark://host:7077, yarn or k8s://… is expected, not {given!r}"
+        )
     return given
 
 
@@ -268,7 +288,10 @@ def time_zone(value: object) -> str:
         total = int(hours) * 60 + int(minutes)
         # MySQL's own limits for an offset.
         low = -_MAX_OFFSET_MINUTES + 1 if sign == "-" else 0
-        if int(minutes) >= 60 or not low <= (-total if sign == "-" else total) <= _MAX_OFFSET_MINUTES:  # noqa: PLR2004 - minutes in an hour
+        if (
+            int(minutes) >= 60  # noqa: PLR2004 - minutes in an hour
+            or not low <= (-total if sign == "-" else total) <= _MAX_OFFSET_MINUTES
+        ):
             raise ValueError(f"a time zone offset must be between -13:59 and +14:00, not {given!r}")
         return f"{sign}{int(hours):02d}:{minutes}"
     # The database has other files too: a copy of this host's zone, clocks that count leap seconds.
@@ -300,7 +323,9 @@ def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
         # A path is no name: a copy of a zone's file does not say which zone it is.
         if candidate and not candidate.startswith("/"):
             return time_zone(candidate)
-    raise ValueError("this host's time zone has no name; give one, like --tz UTC or --tz Asia/Shanghai")
+    raise ValueError(
+        "this host's time zone has no name; give one, like --tz UTC or --tz Asia/Shanghai"
+    )
 
 
 _SYSTEM = frozenset(
@@ -347,4 +372,8 @@ def why_reserved(schema: str, state_schema: str) -> str:
             f"has the name of the state schema {state_schema}, in which this program keeps its progress "
             "(before the first start you can also choose another --state-schema)"
         )
-    return "has the name of a system schema, in which the server keeps its own tables" if is_system(schema) else ""
+    return (
+        "has the name of a system schema, in which the server keeps its own tables"
+        if is_system(schema)
+        else ""
+    )

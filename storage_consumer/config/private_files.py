@@ -206,7 +206,9 @@ def place_of_code(chosen: str, *below: str) -> Path | None:
     path.
     """
     try:
-        parent = Path(chosen or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).resolve()
+        parent = Path(
+            chosen or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        ).resolve()
     except (RuntimeError, OSError):
         return None
     return parent.joinpath("storage-consumer", "compiled", *below)
@@ -216,7 +218,9 @@ def make_place(folder: Path) -> bool:
     """Create a folder and missing parents, for this user only; return whether it exists."""
     try:
         # One by one, the outermost first: mkdir itself would make the parents with the usual mode.
-        for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
+        for missing in reversed(
+            [place for place in (folder, *folder.parents) if not place.exists()]
+        ):
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError:
         return False
@@ -253,7 +257,9 @@ VARIABLES: Mapping[str, str] = {
 
 def write_secrets(secrets: Secrets) -> str:
     """Write the secrets to a new file; return the place for `secrets_from` and `remove_secrets`."""
-    content = json.dumps({field.name: getattr(secrets, field.name) for field in fields(secrets)}).encode()
+    content = json.dumps(
+        {field.name: getattr(secrets, field.name) for field in fields(secrets)}
+    ).encode()
     process, name = Path(f"/proc/{os.getpid()}"), f"{_NAME}{uuid.uuid4().hex}"
     try:
         # No program that is started from here inherits the handle. Workers open its path instead,
@@ -264,7 +270,11 @@ def write_secrets(secrets: Secrets) -> str:
             os.fchmod(handle, 0o600)
             os.write(handle, content)
             # Sealed: every worker that opens the file could otherwise change it for the others.
-            fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+            fcntl.fcntl(
+                handle,
+                fcntl.F_ADD_SEALS,
+                fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK,
+            )
             if (process / "fd").stat().st_uid != os.geteuid() or not _holds(path, name):
                 raise PermissionError(path)  # other processes would be refused
         except OSError:
@@ -314,7 +324,9 @@ def secrets_from(place: str, environ: Mapping[str, str] = os.environ) -> Secrets
     bucket, password = environ.get(_BUCKET), environ.get(PASSWORD_VARIABLE)
     if password is None and (file := environ.get(_PASSWORD_FILE)):
         password = password_in(file, f"environment variable {_PASSWORD_FILE}")
-    return Secrets(password=password or "", **(store_secrets(parse_upstream(bucket)) if bucket else {}))
+    return Secrets(
+        password=password or "", **(store_secrets(parse_upstream(bucket)) if bucket else {})
+    )
 
 
 def password_in(path: str, origin: str) -> str:

@@ -318,7 +318,11 @@ class Loading:
         if not self.no_copy:
             return ""
         at = self.start_ts
-        which = f"up to start-ts {at} ({tso_time(at)})" if at else "from before the changefeed (--no-copy)"
+        which = (
+            f"up to start-ts {at} ({tso_time(at)})"
+            if at
+            else "from before the changefeed (--no-copy)"
+        )
         return f"rows {which} are taken to be in the target, since no copy was given; `verify` shows whether they are"
 
 

@@ -31,7 +31,10 @@ from storage_consumer.config.uris import SCHEMES, parse_downstream, parse_upstre
 from storage_consumer.errors import ConfigError
 
 SINK_URI = f"{OWN_TABLE}.sink-uri"
-_OWN = {SINK_URI, *(option.toml_key for option in OPTIONS if option.toml_key.startswith(f"{OWN_TABLE}."))}
+_OWN = {
+    SINK_URI,
+    *(option.toml_key for option in OPTIONS if option.toml_key.startswith(f"{OWN_TABLE}.")),
+}
 _OF_TABLES: Mapping[str, str] = {
     "": "performance-mode memory-quota case-sensitive force-replicate check-gc-safe-point "
     "enable-old-value enable-sync-point enable-table-monitor ignore-ineligible-table "
@@ -72,7 +75,13 @@ _OF_TABLES: Mapping[str, str] = {
 }
 """Table → its keys."""
 _OTHER_SINKS = (
-    *("consistent", "cyclic-replication", "sink.kafka-config", "sink.pulsar-config", "sink.mysql-config"),
+    *(
+        "consistent",
+        "cyclic-replication",
+        "sink.kafka-config",
+        "sink.pulsar-config",
+        "sink.mysql-config",
+    ),
     *("sink.iceberg-config", "sink.open", "sink.debezium", "sink.simple"),
 )
 """Tables that may have any key."""
@@ -86,13 +95,27 @@ def _above(keys: Iterator[str]) -> Iterator[str]:
 
 
 _KEYS = dict.fromkeys(
-    (*(f"{table}.{key}".lstrip(".") for table, keys in _OF_TABLES.items() for key in keys.split()), *sorted(_OWN))
+    (
+        *(
+            f"{table}.{key}".lstrip(".")
+            for table, keys in _OF_TABLES.items()
+            for key in keys.split()
+        ),
+        *sorted(_OWN),
+    )
 )
 _TABLES = dict.fromkeys((*_above(iter(_KEYS)), *_OTHER_SINKS))
 START_TS = BY_KEYWORD["start_ts"].toml_key
 _IN_SINK_URI: Mapping[str, str] = {
-    **{option.uri[1]: option.toml_key for option in OPTIONS if option.uri and option.toml_key.startswith("sink.")},
-    **{name: f"sink.cloud-storage-config.{name}" for name in ("file-expiration-days", "output-raw-change-event")},
+    **{
+        option.uri[1]: option.toml_key
+        for option in OPTIONS
+        if option.uri and option.toml_key.startswith("sink.")
+    },
+    **{
+        name: f"sink.cloud-storage-config.{name}"
+        for name in ("file-expiration-days", "output-raw-change-event")
+    },
 }
 """Parameter of a sink URI that says how TiCDC writes → the key that says it in the file."""
 OF_THE_WRITER = frozenset(
@@ -112,7 +135,9 @@ refused (`refuse_lost_keys`).
 """
 
 
-SELECTORS = frozenset({"case-sensitive", "sink.column-selectors.matcher", "sink.column-selectors.columns"})
+SELECTORS = frozenset(
+    {"case-sensitive", "sink.column-selectors.matcher", "sink.column-selectors.columns"}
+)
 """Keys that say which columns rows lack."""
 REFUSED = "enable-active-active"
 """A setting that changes the files in a way that this program cannot read."""
@@ -143,7 +168,9 @@ def read_document(config: object) -> Document:
     try:
         text = Path(str(config)).expanduser().read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"--config {config}: the file cannot be read: {error.strerror}") from error
+        raise ConfigError(
+            f"--config {config}: the file cannot be read: {error.strerror}"
+        ) from error
     except ValueError as error:
         raise ConfigError(f"--config {config}: this is not UTF-8 text: {error}") from error
     try:
@@ -155,7 +182,9 @@ def read_document(config: object) -> Document:
     try:
         printed, end = json.JSONDecoder().raw_decode(text, begin.end())
     except ValueError as error:
-        raise ConfigError(f"--config {config}: this is not the whole JSON of a changefeed: {error}") from error
+        raise ConfigError(
+            f"--config {config}: this is not the whole JSON of a changefeed: {error}"
+        ) from error
     if _BEGIN.search(text, end):
         raise ConfigError(
             f"--config {config}: this holds several JSON objects; keep the one of this bucket's changefeed"
@@ -166,7 +195,9 @@ def read_document(config: object) -> Document:
 def _as_file(source: str, content: Mapping[str, Any]) -> Document:
     """Return the content of a TOML file, or of a mapping, which may be a printed changefeed."""
     # No changefeed's file has these tables, nor the key.
-    is_printed = any(isinstance(content.get(key), Mapping) for key in ("config", "info")) or _is_of_cloud(content)
+    is_printed = any(
+        isinstance(content.get(key), Mapping) for key in ("config", "info")
+    ) or _is_of_cloud(content)
     return _as_printed(source, content) if is_printed else Document(source=source, content=content)
 
 
@@ -182,7 +213,11 @@ def _of_cloud(source: str, printed: Mapping[str, Any]) -> Mapping[str, object]:
     """
     cloud = printed["sink"].get("cloudStorage")
     storage = cloud.get("storage") if isinstance(cloud, Mapping) else None
-    places = [each for each in storage.values() if isinstance(each, Mapping)] if isinstance(storage, Mapping) else []
+    places = (
+        [each for each in storage.values() if isinstance(each, Mapping)]
+        if isinstance(storage, Mapping)
+        else []
+    )
     uri = next((each["uri"] for each in places if isinstance(each.get("uri"), str)), "")
     if not uri:
         raise ConfigError(
@@ -194,7 +229,11 @@ def _of_cloud(source: str, printed: Mapping[str, Any]) -> Mapping[str, object]:
     for name in ("output-column-id", "use-table-id-as-path", "output-raw-change-event"):
         if name in written:
             sink["cloud-storage-config"][name] = written[name]
-    sink |= {name: written[name] for name in ("date-separator", "enable-partition-separator") if name in written}
+    sink |= {
+        name: written[name]
+        for name in ("date-separator", "enable-partition-separator")
+        if name in written
+    }
     extension = {"enable-tidb-extension": sink.pop("enable-tidb-extension", None)}
     chosen, start = _from_camel(printed.get("filter") or {}), printed.get("startPosition") or {}
     rules = {"rules": chosen.get("filter-rule"), "event-filters": chosen.get("event-filter-rule")}
@@ -227,7 +266,10 @@ def _as_printed(source: str, printed: Mapping[str, Any]) -> Document:
     """Return a changefeed that TiCDC printed by the keys of a TOML file; raise `ConfigError` for one that does not write a bucket."""
     printed = _of_cloud(source, printed) if _is_of_cloud(printed) else printed
     inner = printed.get("info")
-    fields = {key.replace("_", "-"): value for key, value in (inner if isinstance(inner, Mapping) else printed).items()}
+    fields = {
+        key.replace("_", "-"): value
+        for key, value in (inner if isinstance(inner, Mapping) else printed).items()
+    }
     sink_uri, config = fields.get("sink-uri"), fields.get("config")
     if not isinstance(sink_uri, str) or not sink_uri or not isinstance(config, Mapping):
         raise ConfigError(
@@ -263,7 +305,9 @@ def _respelled(value: Any, where: str) -> Any:
             continue
         dotted = f"{where}.{name}".lstrip(".")
         # A key that nobody knows keeps its name, since an error will quote it.
-        renamed[name if dotted in _KEYS or dotted in _TABLES or _is_free(dotted) else key] = _respelled(item, dotted)
+        renamed[name if dotted in _KEYS or dotted in _TABLES or _is_free(dotted) else key] = (
+            _respelled(item, dotted)
+        )
     return renamed
 
 
@@ -279,7 +323,11 @@ def _put(content: dict[str, Any], dotted: str, value: object) -> None:
 
 
 def leaves(
-    table: Mapping[str, object], prefix: str = "", *, whole: Collection[str] = _OWN, empty: bool = False
+    table: Mapping[str, object],
+    prefix: str = "",
+    *,
+    whole: Collection[str] = _OWN,
+    empty: bool = False,
 ) -> Iterator[tuple[str, object]]:
     """Yield dotted key and value of all that is no table; an array's tables share its key.
 
@@ -306,7 +354,11 @@ def check_keys(document: Document) -> None:
     """Raise `ConfigError` for the first key that neither TiCDC nor this program knows."""
     for dotted, value in leaves(document.content, whole=(), empty=True):
         is_table = isinstance(value, Mapping)
-        known = dotted in _TABLES if is_table else dotted in _KEYS or (value == [] and dotted in _TABLES)
+        known = (
+            dotted in _TABLES
+            if is_table
+            else dotted in _KEYS or (value == [] and dotted in _TABLES)
+        )
         if known or _is_free(dotted):
             continue
         if dotted in _TABLES:
@@ -345,7 +397,9 @@ def refuse_active_active(settings: Mapping[str, tuple[object, str]]) -> None:
     """Raise `ConfigError` for a setting that would make this program misread the files."""
     value, source = settings.get(REFUSED, (False, ""))
     if value is not False:
-        raise ConfigError(f"{source}: `{REFUSED} = {json.dumps(value, default=str)}` is not supported; only false is")
+        raise ConfigError(
+            f"{source}: `{REFUSED} = {json.dumps(value, default=str)}` is not supported; only false is"
+        )
 
 
 def refuse_routed_selectors(document: Document) -> None:
@@ -410,14 +464,18 @@ class Places:
             except ValueError as error:
                 # A parser's message may quote the value, and these values hold secrets.
                 is_secret = "uri" in option.name or option.name.endswith("password")
-                raise ConfigError(f"{origin}: {'a text is expected' if is_secret else error}") from None
+                raise ConfigError(
+                    f"{origin}: {'a text is expected' if is_secret else error}"
+                ) from None
         return Given(value=option.default, origin="")
 
     def candidates(self, keyword: str) -> list[tuple[object, str]]:
         """Return an option's unparsed values with places, by rank; None where there is none."""
         option = BY_KEYWORD[keyword]
         by_hand = parsers.unescaped if option.escapes else lambda value: value
-        found: list[tuple[object, str]] = [(by_hand(self.options.get(option.keyword)), f"--{option.name}")]
+        found: list[tuple[object, str]] = [
+            (by_hand(self.options.get(option.keyword)), f"--{option.name}")
+        ]
         if option.uri:
             side, parameter = option.uri
             # An empty parameter or variable counts as not given; an empty flag is a value.
@@ -436,7 +494,12 @@ class Sources(Places):
     """All places, checked as far as anything is unknown or malformed in files and URIs."""
 
     def __init__(
-        self, options: Mapping[str, object], environ: Mapping[str, str], *, target: bool, bucket: bool = True
+        self,
+        options: Mapping[str, object],
+        environ: Mapping[str, str],
+        *,
+        target: bool,
+        bucket: bool = True,
     ) -> None:
         """Read the TOML files and parse the URIs; raise `ConfigError`.
 
@@ -449,11 +512,15 @@ class Sources(Places):
         # The files come first, since they may name both URIs.
         self.upstream = parse_upstream(self._uri("upstream_uri") if bucket else _NO_BUCKET)
         self.downstream = parse_downstream(self._uri("downstream_uri")) if target else None
-        self.parameters = {uri.side: uri.parameters for uri in (self.upstream, self.downstream) if uri is not None}
+        self.parameters = {
+            uri.side: uri.parameters for uri in (self.upstream, self.downstream) if uri is not None
+        }
         self.elsewhere = tuple(
             each.source
             for each in self.documents
-            if each.printed and bucket and not same_place(self.upstream, str(dict(leaves(each.content))[SINK_URI]))
+            if each.printed
+            and bucket
+            and not same_place(self.upstream, str(dict(leaves(each.content))[SINK_URI]))
         )
         """The printed changefeeds that write to another place than the bucket's URI names."""
         # A start-ts of another changefeed would prove what is not so.
@@ -464,7 +531,9 @@ class Sources(Places):
         given = self.find(keyword)
         if not given.value:
             name = BY_KEYWORD[keyword].name
-            example = "file:///dir?protocol=csv" if name == "upstream-uri" else "mysql://user@host:3306/"
+            example = (
+                "file:///dir?protocol=csv" if name == "upstream-uri" else "mysql://user@host:3306/"
+            )
             raise ConfigError(f"--{name} is missing; give it, for example, as --{name} '{example}'")
         return str(given.value)
 
@@ -490,7 +559,9 @@ def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -
             raise ConfigError(f"there is no option `{keyword}`{did_you_mean(keyword, BY_KEYWORD)}")
         name = BY_KEYWORD[keyword].keyword
         if value is not None and known.setdefault(name, value) != value:
-            raise ConfigError(f"`{keyword}` and `{name}` mean the same option but were given different values")
+            raise ConfigError(
+                f"`{keyword}` and `{name}` mean the same option but were given different values"
+            )
     places = Places(known, environ)
     config = places.find("config")
     items = config.value or ()

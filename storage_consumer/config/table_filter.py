@@ -24,7 +24,14 @@ from types import MappingProxyType
 from typing import Any
 
 from storage_consumer.config.parsers import did_you_mean, why_reserved
-from storage_consumer.config.settings import ColumnSelector, EventFilter, LeftOut, Route, Selecting, Upstream
+from storage_consumer.config.settings import (
+    ColumnSelector,
+    EventFilter,
+    LeftOut,
+    Route,
+    Selecting,
+    Upstream,
+)
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import CommitRange, DdlKind, TableName
 from storage_consumer.tso import parse_instant
@@ -103,7 +110,9 @@ def table_rules(texts: tuple[str, ...], *, parts: int = 2, case: bool = False) -
 
     Raises ValueError, which names the rule, for one that cannot be read.
     """
-    return TableRules(tuple(rule for text in texts for rule in _rule(text.strip(" \t"), parts, case=case)))
+    return TableRules(
+        tuple(rule for text in texts for rule in _rule(text.strip(" \t"), parts, case=case))
+    )
 
 
 def _rule(text: str, parts: int, *, case: bool) -> Iterator[_Rule]:
@@ -202,7 +211,9 @@ class CarriedColumns:
 
     def lacking(self, table: TableName, names: Iterable[str]) -> list[str]:
         """Return those of a table's columns that its rows lack."""
-        return unselected(self.selectors, (table.schema, table.table), names, case=self.case_sensitive)
+        return unselected(
+            self.selectors, (table.schema, table.table), names, case=self.case_sensitive
+        )
 
 
 ALL_COLUMNS = CarriedColumns()
@@ -274,7 +285,9 @@ NO_ALTERATIONS = frozenset(
     )
 )
 """Actions that TiCDC's ``alter table`` does not cover."""
-ALIASES: Mapping[str, str] = MappingProxyType({"create schema": "create database", "drop schema": "drop database"})
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {"create schema": "create database", "drop schema": "drop database"}
+)
 _OF_ROWS = frozenset(("all dml", "insert", "update", "delete"))
 _KNOWN_EVENTS = frozenset((*EVENTS.values(), *ALIASES, ALL_DDL, ALTER_TABLE))
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
@@ -291,7 +304,9 @@ def rules(value: object) -> tuple[str, ...]:
         if item.lstrip().startswith("["):
             with suppress(tomllib.TOMLDecodeError):
                 array = tomllib.loads(f"x = {item}")["x"]
-        is_array = isinstance(array, list) and array and all(isinstance(each, str) for each in array)
+        is_array = (
+            isinstance(array, list) and array and all(isinstance(each, str) for each in array)
+        )
         found += array if is_array else item.splitlines()
     # Compiled here only to see whether they can be.
     given = tuple(found)
@@ -313,7 +328,9 @@ def skipped(value: object) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def skipped_in(given: Iterable[tuple[str, int]], name: TableName, commit_range: CommitRange) -> frozenset[int]:
+def skipped_in(
+    given: Iterable[tuple[str, int]], name: TableName, commit_range: CommitRange
+) -> frozenset[int]:
     """Return the commit-ts in a range whose rows of a table are left out."""
     return frozenset(
         ts
@@ -340,10 +357,16 @@ def event_filters(value: object) -> tuple[EventFilter, ...]:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"the regular expression {pattern!r} cannot be read: {error}") from None
+                raise ValueError(
+                    f"the regular expression {pattern!r} cannot be read: {error}"
+                ) from None
         # In TiCDC's own spelling, which statements are compared with.
         events = tuple(ALIASES.get(event.lower(), event.lower()) for event in given["ignore-event"])
-        found.append(EventFilter(matcher=given["matcher"], ignore_event=events, ignore_sql=given["ignore-sql"]))
+        found.append(
+            EventFilter(
+                matcher=given["matcher"], ignore_event=events, ignore_sql=given["ignore-sql"]
+            )
+        )
     return tuple(found)
 
 
@@ -372,7 +395,9 @@ def routed_to_reserved(selecting: Selecting, state_schema: str) -> str:
     """
     for route in selecting.routes:
         target = route.target_schema or "{schema}"
-        schemas = [target.replace("{schema}", name) for name in table_rules(route.matcher).named_schemas()]
+        schemas = [
+            target.replace("{schema}", name) for name in table_rules(route.matcher).named_schemas()
+        ]
         for schema in (*schemas, target):
             if "{" not in schema and (why := why_reserved(schema, state_schema)):
                 return f"the route of {', '.join(route.matcher)} leads into {schema}, which {why}"
@@ -383,7 +408,10 @@ def taken_from_reserved(selecting: Selecting, state_schema: str) -> str:
     """Return why the filter is impossible: a reserved database without a route; or empty."""
     for schema in table_rules(selecting.rules).named_schemas():
         # A route of some table suffices: what stays in it is refused when it arrives.
-        moved = any(r.target_schema and table_rules(r.matcher).matches_schema(schema) for r in selecting.routes)
+        moved = any(
+            r.target_schema and table_rules(r.matcher).matches_schema(schema)
+            for r in selecting.routes
+        )
         if not moved and (why := why_reserved(schema, state_schema)):
             return (
                 f"the filter includes {schema}, which {why}. Route its tables to another database with --route, "
@@ -403,7 +431,9 @@ def _tables(value: object) -> list[Mapping[str, object]]:
                 raise ValueError(f"{item!r} is not an inline table of TOML: {error}") from None
         for table in parsed if isinstance(parsed, list) else [parsed]:
             if not isinstance(table, Mapping):
-                raise ValueError(f'an inline table like {{matcher = ["shop.*"], …}} is expected, not {table!r}')  # noqa: TRY004 - one exception for every value that does not fit
+                raise ValueError(  # noqa: TRY004 - one exception for every value that does not fit
+                    f'an inline table like {{matcher = ["shop.*"], …}} is expected, not {table!r}'
+                )
             found.append(table)
     return found
 

@@ -34,14 +34,37 @@ STORE_PARAMETERS: Mapping[Store, frozenset[str]] = {
     "file": frozenset(),
     "s3": frozenset(
         {
-            *("access-key", "secret-access-key", "session-token", "endpoint", "region", "force-path-style", "provider"),
-            *("role-arn", "external-id", "acl", "sse", "sse-kms-key-id", "storage-class", "use-accelerate-endpoint"),
+            *(
+                "access-key",
+                "secret-access-key",
+                "session-token",
+                "endpoint",
+                "region",
+                "force-path-style",
+                "provider",
+            ),
+            *(
+                "role-arn",
+                "external-id",
+                "acl",
+                "sse",
+                "sse-kms-key-id",
+                "storage-class",
+                "use-accelerate-endpoint",
+            ),
         }
     ),
     "gcs": frozenset({"credentials-file", "endpoint", "storage-class", "predefined-acl"}),
     "azure": frozenset(
         {
-            *("account-name", "account-key", "sas-token", "endpoint", "access-tier", "encryption-scope"),
+            *(
+                "account-name",
+                "account-key",
+                "sas-token",
+                "endpoint",
+                "access-tier",
+                "encryption-scope",
+            ),
             *("encryption-key",),
         }
     ),
@@ -56,7 +79,10 @@ _BY_HOST = frozenset({"alibaba", "netease", "tencent"})
 """Providers whose servers take the bucket's name only as part of the host's."""
 _ENDPOINT: Mapping[str, tuple[re.Pattern[str], str]] = {
     "s3": (re.compile(r"https?://[^/@?#]+/?"), "http://host:port or https://host:port"),
-    "gcs": (re.compile(r"https?://[^/@?#]+(/storage/v1)?/?"), "https://host:port or https://host:port/storage/v1/"),
+    "gcs": (
+        re.compile(r"https?://[^/@?#]+(/storage/v1)?/?"),
+        "https://host:port or https://host:port/storage/v1/",
+    ),
     "azure": (
         re.compile(r"https?://[^/@?#;]+(/[^/@?#;]+)?/?"),
         "https://host:port, with the account's name as path if the server wants it",
@@ -67,7 +93,17 @@ _AZURE_HOST = re.compile(r"([a-z0-9]+)\.blob\.core\.[a-z.]+")
 """The server of a storage account, which TiDB Cloud writes before the container."""
 _AES_KEY_BYTES = 32
 
-_SECRET_WORDS = ("key", "secret", "token", "passw", "credential", "pwd", "signature", "accessid", "auth")
+_SECRET_WORDS = (
+    "key",
+    "secret",
+    "token",
+    "passw",
+    "credential",
+    "pwd",
+    "signature",
+    "accessid",
+    "auth",
+)
 _SIGNATURE = "sig"
 """A SAS token's signature, a parameter if the token was not percent-encoded as it should be."""
 # Names that only sound as if they held a secret: paths, ids and switches.
@@ -84,7 +120,11 @@ _SOURCE_SIDE = frozenset(
     {
         *("acl", "sse", "sse-kms-key-id", "use-accelerate-endpoint", "provider"),
         *("storage-class", "predefined-acl", "access-tier", "encryption-scope"),
-        *("content-compatible", "delete-only-output-handle-key-columns", "enable-table-across-nodes"),
+        *(
+            "content-compatible",
+            "delete-only-output-handle-key-columns",
+            "enable-table-across-nodes",
+        ),
         *("file-cleanup-cron-spec", "file-size", "flush-concurrency", "flush-interval"),
         *("max-batch-size", "max-message-bytes", "only-output-updated-columns", "output-column-id"),
         *("output-raw-change-event", "output-row-key", "spool-base-dir", "spool-disk-quota"),
@@ -94,15 +134,33 @@ _SOURCE_SIDE = frozenset(
 """Upstream parameters of TiCDC that only control writing, or that files show."""
 
 UPSTREAM_PARAMETERS = _SOURCE_SIDE.union(
-    {"protocol", "enable-tidb-extension", "date-separator", "enable-partition-separator", "file-index-digit"},
+    {
+        "protocol",
+        "enable-tidb-extension",
+        "date-separator",
+        "enable-partition-separator",
+        "file-index-digit",
+    },
     {"file-expiration-days"},
     *STORE_PARAMETERS.values(),
 )
 
 _OTHER_SINK = frozenset(
     {
-        *("async-ddl-timeout", "batch-dml-enable", "cache-prep-stmts", "dry-run-delay", "enable-ddl-ts"),
-        *("has-vector-type", "max-multi-update-row", "max-multi-update-row-size", "max-txn-row", "multi-stmt-enable"),
+        *(
+            "async-ddl-timeout",
+            "batch-dml-enable",
+            "cache-prep-stmts",
+            "dry-run-delay",
+            "enable-ddl-ts",
+        ),
+        *(
+            "has-vector-type",
+            "max-multi-update-row",
+            "max-multi-update-row-size",
+            "max-txn-row",
+            "multi-stmt-enable",
+        ),
         *("read-timeout", "safe-mode", "tidb-txn-mode", "transaction-atomicity", "where-clause"),
         *("write-timeout",),
     }
@@ -110,7 +168,17 @@ _OTHER_SINK = frozenset(
 """Downstream parameters of TiCDC's own MySQL sink that have no counterpart here."""
 
 DOWNSTREAM_PARAMETERS = _OTHER_SINK | {
-    *("dry-run", "ssl-ca", "ssl-cert", "ssl-key", "ssl-mode", "state-schema", "time-zone", "timeout", "unix-socket"),
+    *(
+        "dry-run",
+        "ssl-ca",
+        "ssl-cert",
+        "ssl-key",
+        "ssl-mode",
+        "state-schema",
+        "time-zone",
+        "timeout",
+        "unix-socket",
+    ),
     "worker-count",
 }
 
@@ -186,7 +254,11 @@ def mask_uri(uri: str) -> str:
         nonlocal behind_secret
         lead, name, value = match.groups()
         # Matches come from left to right, so this parameter may be the rest of a secret before it.
-        if behind_secret and name and _plain(name) not in UPSTREAM_PARAMETERS | DOWNSTREAM_PARAMETERS:
+        if (
+            behind_secret
+            and name
+            and _plain(name) not in UPSTREAM_PARAMETERS | DOWNSTREAM_PARAMETERS
+        ):
             return f"{lead}***"
         # A value with an @ may be a URI with a password of its own.
         if value is not None and (is_secret(name) or "@" in unquote(value)):
@@ -194,13 +266,19 @@ def mask_uri(uri: str) -> str:
             return f"{lead}{name}=***"
         return match.group(0)
 
-    return _PARAMETER.sub(hide, _KEY_AND_SECRET.sub(r"\1***@", _USER_AND_PASSWORD.sub(r"\1:***@", _as_meant(uri))))
+    return _PARAMETER.sub(
+        hide, _KEY_AND_SECRET.sub(r"\1***@", _USER_AND_PASSWORD.sub(r"\1:***@", _as_meant(uri)))
+    )
 
 
 def _as_meant(uri: str) -> str:
     """Return the URI, decoded if encoded as a whole: a secret would be in its path."""
     plain = unquote(uri)
-    return plain if "?" not in uri and any(is_secret(name) for _, name, _ in _PARAMETER.findall(plain)) else uri
+    return (
+        plain
+        if "?" not in uri and any(is_secret(name) for _, name, _ in _PARAMETER.findall(plain))
+        else uri
+    )
 
 
 def secrets_in(uri: str) -> tuple[str, ...]:
@@ -224,7 +302,9 @@ def _plain(name: str) -> str:
 def is_secret(name: str) -> bool:
     """Return whether a parameter of this name may hold a secret."""
     plain = _plain(name)
-    return plain not in _NOT_SECRET and (plain == _SIGNATURE or any(word in plain for word in _SECRET_WORDS))
+    return plain not in _NOT_SECRET and (
+        plain == _SIGNATURE or any(word in plain for word in _SECRET_WORDS)
+    )
 
 
 def parse_upstream(text: str) -> Uri:
@@ -240,7 +320,9 @@ def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
     scheme = split.scheme.lower()
     # A path is stored and shown.
     if secrets_in(split.path):
-        raise fail("a secret stands in the path: a `?` that is not percent-encoded begins the parameters")
+        raise fail(
+            "a secret stands in the path: a `?` that is not percent-encoded begins the parameters"
+        )
     if scheme not in SCHEMES:
         raise fail(
             f"{scheme}:// is not a storage that can be read; give file:///dir, s3://bucket/prefix, gcs://… or azure://…"
@@ -257,7 +339,14 @@ def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
             raise fail("give the bucket's region or endpoint: region=ap-southeast-1")
         server = f"https://oss-{parameters.get('region', '').removeprefix('oss-')}.aliyuncs.com"
         parameters = {"endpoint": server, "provider": "alibaba"} | parameters
-    uri = Uri(side=side, masked=masked, scheme=SCHEMES[scheme], host=host, path=path, parameters=parameters)
+    uri = Uri(
+        side=side,
+        masked=masked,
+        scheme=SCHEMES[scheme],
+        host=host,
+        path=path,
+        parameters=parameters,
+    )
     if uri.scheme == "file" and uri.host not in {"", "localhost"}:
         raise uri.error(
             f"`{uri.host.rpartition('@')[2]}` is in the place of a host; a directory is written with three slashes: "
@@ -326,9 +415,7 @@ def _complaint(store: str, parameters: Mapping[str, str]) -> str:
         if parameters.get("external-id") and not parameters.get("role-arn"):
             return "`external-id` comes without `role-arn`; give both, or neither"
         if parameters.get("role-arn", "arn:").partition(":")[0] != "arn":
-            return (
-                "`role-arn` is a role of AWS, like arn:aws:iam::123456789012:role/reader; with another store give keys"
-            )
+            return "`role-arn` is a role of AWS, like arn:aws:iam::123456789012:role/reader; with another store give keys"
     return _complaint_azure(parameters) if store == "azure" else ""
 
 
@@ -341,7 +428,11 @@ def _complaint_azure(parameters: Mapping[str, str]) -> str:
         try:
             # TiCDC takes an encryption key's bytes as they are, so all 32 count.
             is_bytes = key == "encryption-key"
-            is_key = len(value.encode()) == _AES_KEY_BYTES if is_bytes else bool(base64.b64decode(value, validate=True))
+            is_key = (
+                len(value.encode()) == _AES_KEY_BYTES
+                if is_bytes
+                else bool(base64.b64decode(value, validate=True))
+            )
         except ValueError:  # also raised for characters outside ASCII
             is_key = False
         if value and not is_key:
@@ -356,7 +447,8 @@ def place_of(uri: Uri) -> dict[str, Any]:
     given, store = uri.parameters, SCHEMES[uri.scheme]
     # S3's accelerated servers, too, take the bucket's name only as part of the host's.
     by_host = (
-        given.get("provider", "").lower() in _BY_HOST or given.get("use-accelerate-endpoint", "").lower() == "true"
+        given.get("provider", "").lower() in _BY_HOST
+        or given.get("use-accelerate-endpoint", "").lower() == "true"
     )
     endpoint = given.get("endpoint", "").rstrip("/")
     return {
@@ -386,8 +478,18 @@ def store_secrets(uri: Uri) -> dict[str, str]:
 
 _IN_ENVIRONMENT = (
     *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"),
-    *("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_CONNECTION_STRING"),
-    *("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZURE_PASSWORD", "GOOGLE_API_KEY"),
+    *(
+        "AZURE_STORAGE_KEY",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+        "AZURE_STORAGE_CONNECTION_STRING",
+    ),
+    *(
+        "AZURE_CLIENT_SECRET",
+        "AZURE_CLIENT_CERTIFICATE_PASSWORD",
+        "AZURE_PASSWORD",
+        "GOOGLE_API_KEY",
+    ),
 )
 """Variables from which the stores' own clients take secrets."""
 _IN_CONNECTION = re.compile(r"(?i)(?:^|;)\s*(?:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)")
@@ -411,7 +513,9 @@ def environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
 def credential_parts(credentials: str) -> list[str]:
     """Return the secret parts of a Google credentials file's JSON text."""
     content = json.loads(credentials)
-    found = [str(content.get(name, "")) for name in ("private_key", "refresh_token", "client_secret")]
+    found = [
+        str(content.get(name, "")) for name in ("private_key", "refresh_token", "client_secret")
+    ]
     return [text for text in found if text]
 
 
@@ -432,7 +536,9 @@ def _read_credentials(file: str) -> str:
     except ValueError:
         content = None
     if not isinstance(content, dict) or "type" not in content:
-        raise ValueError(f"`credentials-file`: {file} is not a Google credentials file: a JSON object with a `type`")
+        raise ValueError(
+            f"`credentials-file`: {file} is not a Google credentials file: a JSON object with a `type`"
+        )
     return text
 
 
@@ -521,7 +627,11 @@ def _parameters(query: str, known: frozenset[str], fail: _Fail) -> Mapping[str, 
                 text = f"what follows `{before}` and begins with a `&` is not a known parameter; if it belongs to the {what}, {why}"
                 raise fail(text)
             shown = name if equals else "(without a `=`)"
-            hint = did_you_mean(name, sorted(known)) if equals else "; a `&` inside a value is written %26"
+            hint = (
+                did_you_mean(name, sorted(known))
+                if equals
+                else "; a `&` inside a value is written %26"
+            )
             raise fail(f"unknown parameter `{shown}`{hint}")
         if parameters.setdefault(name, unquote(value)) != unquote(value):
             raise fail(f"parameter `{name}` is given twice, with different values")

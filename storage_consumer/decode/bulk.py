@@ -39,7 +39,13 @@ from storage_consumer.decode.kernels.arrays import (
 )
 from storage_consumer.decode.kernels.packed import packed_csv, packed_json
 from storage_consumer.decode.kernels.row_lines import Lines
-from storage_consumer.decode.kernels.wide_words import is_utf8, line_fields, read_integers, room_for, text_of
+from storage_consumer.decode.kernels.wide_words import (
+    is_utf8,
+    line_fields,
+    read_integers,
+    room_for,
+    text_of,
+)
 from storage_consumer.decode.values import (
     IN_FORMATTED,
     NUMBER_FIELDS,
@@ -140,17 +146,24 @@ class BulkRows(ABC):
     def lines(self, written: Sequence[int], chosen: Places) -> Lines:
         """See `decoder.Batch`."""
         numbers = chosen.tolist()
-        converted = {place: [fields[number] for number in numbers] for place, fields in self.converted.items()}
+        converted = {
+            place: [fields[number] for number in numbers]
+            for place, fields in self.converted.items()
+        }
         fields, extra = line_fields(written, converted, self.form.place_of, len(chosen))
         # Escaping and hexadecimal digits double a value at most; NULL that is written as nothing
         # has two bytes, year zero four.
         size = 2 * self.size(chosen) + 4 * len(chosen) * len(fields) + len(extra.text.bytes)
         lines = room_for(size, len(chosen), len(fields))
-        end = self.write_lines(text_of(self.content), self.form.bytes, self.borders, chosen, fields, extra, lines)
+        end = self.write_lines(
+            text_of(self.content), self.form.bytes, self.borders, chosen, fields, extra, lines
+        )
         return Lines.side_by_side(lines.text.bytes[:end].copy(), lines.ends)
 
 
-def _inside(commit_range: CommitRange, rows: BulkRows, numbers: Offsets) -> tuple[BulkRows, Flags, Flags]:
+def _inside(
+    commit_range: CommitRange, rows: BulkRows, numbers: Offsets
+) -> tuple[BulkRows, Flags, Flags]:
     """Return the rows inside the commit range, their indexes, and which rows are later.
 
     `numbers`: the number in the file of each row. Raises `ValueError` if a text of
@@ -167,7 +180,9 @@ def _inside(commit_range: CommitRange, rows: BulkRows, numbers: Offsets) -> tupl
     )
     # Only rows inside are converted: values of others may belong to another table version.
     every = np.arange(len(batch.ts))
-    batch.converted = {place: [*map(encode_field, batch.texts(place, every))] for place in rows.form.converted}
+    batch.converted = {
+        place: [*map(encode_field, batch.texts(place, every))] for place in rows.form.converted
+    }
     return batch, within, later
 
 
@@ -307,7 +322,9 @@ class MessageRows(BulkRows):
         if column < 0 or convert not in (None, bytes_of_latin1):
             return None
         content = np.frombuffer(self.content, np.uint8)
-        return packed_json(content, *self.between(column, chosen), is_binary=convert is bytes_of_latin1)
+        return packed_json(
+            content, *self.between(column, chosen), is_binary=convert is bytes_of_latin1
+        )
 
 
 def read_messages(
@@ -342,10 +359,14 @@ def read_messages_together(
     # One odd line is enough to read these files one by one.
     if found is None or found[1]:
         return None
-    return _of_files(commit_range, found[0], np.array([one.count(b"\n") for one in contents], np.int64))
+    return _of_files(
+        commit_range, found[0], np.array([one.count(b"\n") for one in contents], np.int64)
+    )
 
 
-def _read_lines(form: BulkForm, content: bytes) -> tuple[MessageRows, list[tuple[int, int]], int] | None:
+def _read_lines(
+    form: BulkForm, content: bytes
+) -> tuple[MessageRows, list[tuple[int, int]], int] | None:
     """Return rows of such messages, place and number of other lines, and the number of lines.
 
     Returns None if some bytes are not UTF-8, or if the lines are many and short.
@@ -368,7 +389,12 @@ def _read_lines(form: BulkForm, content: bytes) -> tuple[MessageRows, list[tuple
     if lines < 0:
         return None
     rows = MessageRows(
-        form, content, found.borders[:count], found.ts[:count], found.operations[:count], found.numbers[:count]
+        form,
+        content,
+        found.borders[:count],
+        found.ts[:count],
+        found.operations[:count],
+        found.numbers[:count],
     )
     return rows, [(start, number) for start, number in found.odd[:odd].tolist()], lines
 
@@ -401,7 +427,9 @@ def csv_row_form(shape: Shape) -> BulkForm | None:
         return None
     columns = form.columns
     converters = [*map(dict(shape.conversions).get, range(len(columns)))]
-    place_of = tuple(form.order.index(i) if i in form.order else -1 for i in range(len(form.layout.columns)))
+    place_of = tuple(
+        form.order.index(i) if i in form.order else -1 for i in range(len(form.layout.columns))
+    )
     values = []
     for column, convert in zip(columns, converters, strict=True):
         kind, base64 = csv_form(column), is_base64(convert)
@@ -450,7 +478,10 @@ class CsvRows(BulkRows):
             return [None if text == NULL else text.decode() for text in values]
         if code != delimited_rows.TEXT_FIELD:
             return [None if text == NULL else text[1:-1].decode() for text in values]
-        return [None if text == NULL else text[1:-1].replace(quote * 2, quote).decode() for text in values]
+        return [
+            None if text == NULL else text[1:-1].replace(quote * 2, quote).decode()
+            for text in values
+        ]
 
     def packed(self, place: int, chosen: Places) -> Packed | None:
         """See `decoder.Batch`."""
@@ -499,7 +530,9 @@ def _read_rows(form: BulkForm, content: bytes) -> tuple[CsvRows, Offsets] | None
         return None
     # Both rows of an update carry the number of its D row.
     numbers = np.arange(count) - seconds
-    return CsvRows(form, content, found.borders[:count], ts, operations[:count], numbers), found.behind[:count]
+    return CsvRows(
+        form, content, found.borders[:count], ts, operations[:count], numbers
+    ), found.behind[:count]
 
 
 def _seconds(ts: Offsets, operations: Operations, is_update: Flags) -> Flags:
@@ -519,7 +552,9 @@ def _seconds(ts: Offsets, operations: Operations, is_update: Flags) -> Flags:
     return found
 
 
-def read_csv(form: BulkForm, content: bytes, commit_range: CommitRange, tally: Tally) -> tuple[BulkRows, int] | None:
+def read_csv(
+    form: BulkForm, content: bytes, commit_range: CommitRange, tally: Tally
+) -> tuple[BulkRows, int] | None:
     """Return and `tally` the changes of the rows that begin `content`, and where they end.
 
     Returns None if the first row is not of this form, or if a value is not one of its column's
@@ -532,7 +567,9 @@ def read_csv(form: BulkForm, content: bytes, commit_range: CommitRange, tally: T
     return None if batch is None else (batch, int(ends[-1]))
 
 
-def read_csv_together(form: BulkForm, contents: Sequence[bytes], commit_range: CommitRange) -> FilesBatch | None:
+def read_csv_together(
+    form: BulkForm, contents: Sequence[bytes], commit_range: CommitRange
+) -> FilesBatch | None:
     """Return whole files' changes without old images; None if `read_csv` would stop earlier."""
     content = b"".join(contents)
     found = _read_rows(form, content) if content.endswith(b"\n") else None
@@ -558,7 +595,11 @@ _BINARY_FIELDS = {
 
 @lru_cache(maxsize=1024)
 def export_form(
-    readers: tuple[Reader, ...], order: tuple[int, ...] | None, options: DumpOptions, unquoted: Unquoted, quote: str
+    readers: tuple[Reader, ...],
+    order: tuple[int, ...] | None,
+    options: DumpOptions,
+    unquoted: Unquoted,
+    quote: str,
 ) -> BulkForm | None:
     """Return how to read rows in bulk; None if the options do not allow it.
 
@@ -679,6 +720,8 @@ def read_export(form: BulkForm, content: bytes, file: FileRead) -> tuple[BulkRow
     if not count:
         return None
     ts = np.arange(count) + (file.clock + file.tally.rows + 1)
-    rows = ExportRows(form, content, found.borders[:count], ts, np.full(count, INSERT, np.int8), np.arange(count))
+    rows = ExportRows(
+        form, content, found.borders[:count], ts, np.full(count, INSERT, np.int8), np.arange(count)
+    )
     batch = _counted(file.commit_range, rows, file.tally, count)
     return None if batch is None else (batch, int(found.behind[count - 1]))

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from storage_consumer.decode.canal_message import UNREADABLE, MessageShape, Texts, decode_any, shape_of
+from storage_consumer.decode.canal_message import (
+    UNREADABLE,
+    MessageShape,
+    Texts,
+    decode_any,
+    shape_of,
+)
 from storage_consumer.decode.decoder import (
     MAX_ROW_BYTES,
     Batch,
@@ -155,7 +161,9 @@ class _MessageScan:
             if size > MAX_ROW_BYTES:
                 raise self.bad_end(rest[0], f"the row is longer than {MAX_ROW_BYTES} bytes")
         if size:
-            raise self.bad_end(b"".join(rest), "the file ends inside this row: no line end follows", torn=True)
+            raise self.bad_end(
+                b"".join(rest), "the file ends inside this row: no line end follows", torn=True
+            )
 
     def messages(self) -> Iterator[list[bytes]]:
         """Yield the rows in order, as lists, for any terminator. Raises as `lines` does."""
@@ -172,7 +180,9 @@ class _MessageScan:
                 if _is_none(pending, self.terminator):
                     raise self.bad_end(bytes(pending[:1000]), _no_row(self.terminator))
             if len(pending) > MAX_ROW_BYTES:
-                raise self.bad_end(bytes(pending[:1000]), f"the row is longer than {MAX_ROW_BYTES} bytes")
+                raise self.bad_end(
+                    bytes(pending[:1000]), f"the row is longer than {MAX_ROW_BYTES} bytes"
+                )
         yield _whole(pending, self.terminator)
         if pending:
             raise self._unended(bytes(pending))
@@ -284,7 +294,9 @@ class _MessageScan:
         """Return the change of a message inside the commit range."""
         operation = _OPERATIONS.get(message.type)
         if operation is None or message.is_ddl:
-            raise self.error(row, f"the type {message.type!r} (isDdl {message.is_ddl}) is not a row change", ts)
+            raise self.error(
+                row, f"the type {message.type!r} (isDdl {message.is_ddl}) is not a row change", ts
+            )
         # One comparison for each row; names are folded only if unlike the previous row's.
         if (message.database, message.table) != self.accepted:
             self.check_names(message, ts, row)
@@ -298,7 +310,13 @@ class _MessageScan:
             # Old values matter for updates only: a delete has the old row in its data.
             if operation != UPDATE or message.old is None:
                 return self.number, ts, operation, values, None
-            return self.number, ts, operation, values, self.shape.values(self.former(message.old[0], data, row))
+            return (
+                self.number,
+                ts,
+                operation,
+                values,
+                self.shape.values(self.former(message.old[0], data, row)),
+            )
         except ValueError as error:
             raise self.error(row, str(error), ts) from error
 
@@ -330,7 +348,11 @@ class _MessageScan:
         table = self.shape.layout.table
         found = (message.database, message.table)
         if TableName(schema=message.database, table=message.table).folded() != table.folded():
-            raise self.error(row, f"the row belongs to {'.'.join(found)}, but lies among the files of {table}", ts)
+            raise self.error(
+                row,
+                f"the row belongs to {'.'.join(found)}, but lies among the files of {table}",
+                ts,
+            )
         self.accepted = found
 
     def error(
@@ -361,7 +383,11 @@ class CanalJsonDecoder(Decoder):
         self.allow_missing_commit_ts = allow_missing_commit_ts
 
     def together(
-        self, contents: Sequence[bytes], layout: RowLayout, commit_range: CommitRange, key: Sequence[int]
+        self,
+        contents: Sequence[bytes],
+        layout: RowLayout,
+        commit_range: CommitRange,
+        key: Sequence[int],
     ) -> FilesBatch | None:
         """See `Decoder`."""
         from storage_consumer.decode.bulk import read_messages_together  # noqa: PLC0415 - late, see `jit`

@@ -102,7 +102,9 @@ class MessageShape:
 
     def lacking(self, texts: Texts) -> str:
         """Return why an image that leaves out columns is not enough."""
-        missing = ", ".join(name for name, text in zip(self.names, texts, strict=True) if text is UNSET)
+        missing = ", ".join(
+            name for name, text in zip(self.names, texts, strict=True) if text is UNSET
+        )
         return self._mismatch(f"lacks the column {missing}")
 
     def _converted(self, texts: Texts) -> Values:
@@ -132,7 +134,10 @@ class MessageShape:
     def former(self, image: Any, data: Texts) -> Texts:
         """Return an old image's texts; absent or irrelevant columns are taken from `data`."""
         if not self.key or isinstance(image, dict):
-            return [now if old is UNSET else old for old, now in zip(self.texts(image), data, strict=True)]
+            return [
+                now if old is UNSET else old
+                for old, now in zip(self.texts(image), data, strict=True)
+            ]
         texts = list(data)
         # Only the key is read of an old image; the rest comes from the new one and is not compared.
         for place, old in zip(self.key, _astuple(image), strict=True):
@@ -150,7 +155,9 @@ class MessageShape:
             f"is a virtual generated column on one side only; or {SELECTED}"
         )
 
-    def fitting(self, image: Mapping[str, Any], key: tuple[int, ...], *, is_delete: bool) -> MessageShape:
+    def fitting(
+        self, image: Mapping[str, Any], key: tuple[int, ...], *, is_delete: bool
+    ) -> MessageShape:
         """Return the shape for an image's columns if selectors may explain it; else this one.
 
         `key`: as for `shape_of`. A delete may also have nothing but its key, by
@@ -159,10 +166,16 @@ class MessageShape:
         columns = self.layout.columns
         present = tuple(place for place, column in enumerate(columns) if column.name in image)
         lacking = {folded_name(column.name) for column in columns if column.name not in image}
-        has_more = bool(present) and (not is_delete or any(not columns[place].is_pk for place in present))
+        has_more = bool(present) and (
+            not is_delete or any(not columns[place].is_pk for place in present)
+        )
         if len(present) == len(columns):
             return shape_of(self.layout, key)
-        return shape_of(self.layout, key, present) if has_more and lacking <= self.layout.may_lack else self
+        return (
+            shape_of(self.layout, key, present)
+            if has_more and lacking <= self.layout.may_lack
+            else self
+        )
 
 
 decode_any = msgspec.json.Decoder(Message).decode
@@ -170,18 +183,25 @@ decode_any = msgspec.json.Decoder(Message).decode
 
 
 @lru_cache(maxsize=1024)
-def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, ...] = ()) -> MessageShape:
+def shape_of(
+    layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, ...] = ()
+) -> MessageShape:
     """Return a layout's shape, cached per process; `key`: `MessageShape`'s, as indexes.
 
     `present`: indexes of the columns that the messages have; none for all.
     """
     present = present or tuple(range(len(layout.columns)))
     place_of = tuple(present.index(p) if p in present else -1 for p in range(len(layout.columns)))
-    columns, key = tuple(layout.columns[place] for place in present), tuple(place_of[place] for place in key)
+    columns, key = (
+        tuple(layout.columns[place] for place in present),
+        tuple(place_of[place] for place in key),
+    )
     names = tuple(column.name for column in columns)
     grammars = [grammar(column, "canal-json") for column in columns]
     checked = tuple(index for index, form in enumerate(grammars) if form)
-    conversions = ((index, layout.converter(place, "canal-json")) for index, place in enumerate(present))
+    conversions = (
+        (index, layout.converter(place, "canal-json")) for index, place in enumerate(present)
+    )
     return MessageShape(
         layout=layout,
         columns=columns,
@@ -191,9 +211,13 @@ def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, .
         decode=_decode(names, key),
         checked=checked,
         # With one index `itemgetter` returns no tuple.
-        pick=itemgetter(*checked) if len(checked) > 1 else lambda texts: tuple(texts[index] for index in checked),
+        pick=itemgetter(*checked)
+        if len(checked) > 1
+        else lambda texts: tuple(texts[index] for index in checked),
         matches=re.compile("\n".join(form for form in grammars if form)).fullmatch,
-        conversions=tuple((index, convert) for index, convert in conversions if convert is not None),
+        conversions=tuple(
+            (index, convert) for index, convert in conversions if convert is not None
+        ),
     )
 
 
@@ -206,7 +230,11 @@ def _decode(names: tuple[str, ...], key: tuple[int, ...]) -> Callable[[bytes], A
     rename = dict(zip(fields, names, strict=True))
     # No cycles can arise in messages, so the collector need not look at them (`gc=False`).
     whole = msgspec.defstruct(
-        "_Whole", [(name, str | None) for name in fields], rename=rename, forbid_unknown_fields=True, gc=False
+        "_Whole",
+        [(name, str | None) for name in fields],
+        rename=rename,
+        forbid_unknown_fields=True,
+        gc=False,
     )
     part = msgspec.defstruct(
         "_Part",

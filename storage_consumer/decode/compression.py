@@ -85,7 +85,11 @@ def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
     zstandard = _library("zstandard")
     frames = zstandard.ZstdDecompressor()
     frame, is_whole = frames.decompressobj(), False
-    pieces = (block[start : start + _ZSTD_PIECE] for block in blocks for start in range(0, len(block), _ZSTD_PIECE))
+    pieces = (
+        block[start : start + _ZSTD_PIECE]
+        for block in blocks
+        for start in range(0, len(block), _ZSTD_PIECE)
+    )
     for small in pieces:
         rest = small
         while rest:

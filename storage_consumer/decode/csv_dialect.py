@@ -20,7 +20,15 @@ from functools import lru_cache
 
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.decode.decoder import ABSENT, SELECTED, RowLayout, Values
-from storage_consumer.decode.values import FLOAT, Converter, CsvForm, WireKind, csv_form, grammar, wire_kind
+from storage_consumer.decode.values import (
+    FLOAT,
+    Converter,
+    CsvForm,
+    WireKind,
+    csv_form,
+    grammar,
+    wire_kind,
+)
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableColumn, TableName, folded_name
 
@@ -32,18 +40,28 @@ _MAX_DELIMITER_BYTES = 3
 
 def check_options(options: CsvOptions) -> None:
     """Raise `ConfigError`, naming TiCDC's option, if its rows would be ambiguous."""
-    quote, delimiter, terminator, null = options.quote, options.delimiter, options.terminator, options.null
-    of_delimiter, of_terminator = f"[sink.csv] delimiter = {delimiter!r}", f"[sink] terminator = {terminator!r}"
+    quote, delimiter, terminator, null = (
+        options.quote,
+        options.delimiter,
+        options.terminator,
+        options.null,
+    )
+    of_delimiter, of_terminator = (
+        f"[sink.csv] delimiter = {delimiter!r}",
+        f"[sink] terminator = {terminator!r}",
+    )
     of_null = f"[sink.csv] null = {null!r}"
     unquoted, alike = f"{of_delimiter} with quote = ''", "cannot be distinguished from"
     runs_on = any(delimiter.startswith(delimiter[step:]) for step in range(1, len(delimiter)))
     for is_bad, problem in (
         (
-            quote and (len(quote) != 1 or not quote.isascii() or quote in "\r\n" or quote in _IN_NUMBERS),
+            quote
+            and (len(quote) != 1 or not quote.isascii() or quote in "\r\n" or quote in _IN_NUMBERS),
             f"[sink.csv] quote = {quote!r} is not supported: one character such as '\"', or none, is needed",
         ),
         (
-            not 1 <= len(delimiter.encode()) <= _MAX_DELIMITER_BYTES or {"\r", "\n"} & set(delimiter),
+            not 1 <= len(delimiter.encode()) <= _MAX_DELIMITER_BYTES
+            or {"\r", "\n"} & set(delimiter),
             f"{of_delimiter} is not supported: TiCDC accepts 1 to 3 bytes without line ends",
         ),
         (quote and quote in delimiter, f"{of_delimiter} contains the quote {quote!r}"),
@@ -160,7 +178,10 @@ class Dialect:
         """Prepare the patterns."""
         self.options = options
         self.quote = re.escape(options.quote)
-        self.delimiter, self.terminator = re.escape(options.delimiter), re.escape(options.terminator)
+        self.delimiter, self.terminator = (
+            re.escape(options.delimiter),
+            re.escape(options.terminator),
+        )
         self.text = self._quoted("", "") if options.quote else _repeated(self._token())
         """The pattern of any text field, without groups."""
         self.doubled = options.quote * 2 or "\\"
@@ -170,13 +191,17 @@ class Dialect:
         ``\N``.
         """
         delimiter = "" if options.quote else options.delimiter
-        steps = [step for step in range(1, len(delimiter)) if delimiter.startswith(delimiter[step:])]
+        steps = [
+            step for step in range(1, len(delimiter)) if delimiter.startswith(delimiter[step:])
+        ]
         overlaps = "|".join(re.escape(delimiter[:step] + delimiter) for step in steps)
         self.overlap = re.compile(overlaps) if steps else None
         """How a text's end and the delimiter may be confused; None if that cannot happen."""
         self.first_value = 3 + options.include_commit_ts + options.output_old_value
         """How many fields precede the handle key and the values."""
-        commit_ts_pattern = f"{self.delimiter}([0-9]{{1,20}}+)" if options.include_commit_ts else "()"
+        commit_ts_pattern = (
+            f"{self.delimiter}([0-9]{{1,20}}+)" if options.include_commit_ts else "()"
+        )
         update = f"{self.delimiter}(?:true|false)" if options.output_old_value else ""
         head = self._row_start = f"{self.quote}[IUD]{self.quote}{self.delimiter}"
         self.row_start = re.compile(head)
@@ -184,9 +209,13 @@ class Dialect:
             f"{head}({self.text}{self.delimiter}{self.text}){commit_ts_pattern}{update}(?={self.delimiter}|{self.end()})"
         )
         """Fields before handle key and values. Groups: table and schema as written, commit-ts."""
-        self._unread_some = re.compile(f"(?>(?:{self._unread()}){{0,{_AT_ONCE}}})") if options.terminator else None
+        self._unread_some = (
+            re.compile(f"(?>(?:{self._unread()}){{0,{_AT_ONCE}}})") if options.terminator else None
+        )
         """The rest of any row, as far as one match goes; None without a terminator."""
-        self.next_row = re.compile(self.terminator + head) if options.terminator and options.quote else None
+        self.next_row = (
+            re.compile(self.terminator + head) if options.terminator and options.quote else None
+        )
         """Where another row may begin; never inside a row, since quotes in texts are doubled."""
         bare = f"(?>(?:(?!{self._stop()}|{self.quote})(?s:.)){{0,{_LONGEST_BARE}}})"
         self._field = re.compile(f"{self.text}|{bare}" if options.quote else self.text)
@@ -208,7 +237,13 @@ class Dialect:
     def _token(self) -> str:
         """Return the pattern of one or more characters of an unquoted text."""
         # Characters that may begin a delimiter or terminator match singly, after a lookahead.
-        special = "".join({re.escape(text[0]) for text in (self.options.delimiter, self.options.terminator) if text})
+        special = "".join(
+            {
+                re.escape(text[0])
+                for text in (self.options.delimiter, self.options.terminator)
+                if text
+            }
+        )
         # TiCDC puts a backslash before each character of a delimiter, not before the whole.
         escaped = "".join(rf"\\{re.escape(character)}" for character in self.options.delimiter)
         return rf"[^\\\r\n{special}]++|\\[\\rn]|{escaped}|(?!{self._stop()})[^\\\r\n]"
@@ -256,11 +291,19 @@ class Dialect:
         if quote:
             doubled = _repeated(f"{quote}(?!{follows}){quote}[^{quote}]*+")
             return f"{quote}([^{quote}]*+{doubled}){quote}(?={follows})"
-        return f"({self.text})" if self.options.terminator or follows == self.delimiter else f"((?:{self._token()})*?)"
+        return (
+            f"({self.text})"
+            if self.options.terminator or follows == self.delimiter
+            else f"((?:{self._token()})*?)"
+        )
 
     def plain_text(self, follows: str) -> str:
         """Return the pattern of a text that TiCDC formats itself, with its content as a group."""
-        return f"{self.quote}([^{self.quote}]*+){self.quote}" if self.options.quote else self.free_text(follows)
+        return (
+            f"{self.quote}([^{self.quote}]*+){self.quote}"
+            if self.options.quote
+            else self.free_text(follows)
+        )
 
     def encode(self, text: str) -> str:
         """Return a text as TiCDC writes it."""
@@ -303,20 +346,30 @@ class Dialect:
             assert field is not None
             position = field.end()
             # An empty match right before a quote: a quoted field whose end is missing.
-            unclosed = self.options.quote and not field[0] and text.startswith(self.options.quote, position)
+            unclosed = (
+                self.options.quote
+                and not field[0]
+                and text.startswith(self.options.quote, position)
+            )
             if unclosed or position == len(text):
                 return Split(fields=tuple(fields), end=None)
             fields.append(field[0])
             ends = text.startswith(terminator, position)
             # If both fit here, one of them begins with the other, and the longer one is meant.
-            more = text.startswith(delimiter, position) and not (ends and terminator.startswith(delimiter))
+            more = text.startswith(delimiter, position) and not (
+                ends and terminator.startswith(delimiter)
+            )
             if ends and not more:
                 return Split(fields=tuple(fields), end=position + len(terminator))
             if not more or len(fields) > _MOST_FIELDS:
                 problem = f"field {len(fields)} ({field[0][:40]!r}) is followed by neither delimiter nor terminator"
                 problem = f"it has more than {_MOST_FIELDS} fields" if more else problem
                 end = text.find(terminator, position)
-                return Split(fields=tuple(fields), end=None if end < 0 else end + len(terminator), problem=problem)
+                return Split(
+                    fields=tuple(fields),
+                    end=None if end < 0 else end + len(terminator),
+                    problem=problem,
+                )
             position += len(delimiter)
 
     def trouble(self, text: str, *, final: bool) -> str:
@@ -356,7 +409,11 @@ class Dialect:
             ("table", self.text, f"a name{quoted}"),
             ("schema", self.text, f"a name{quoted}"),
             *([("commit-ts", "[0-9]{1,20}", "a number")] if self.options.include_commit_ts else []),
-            *([("is-update", "true|false", "true or false")] if self.options.output_old_value else []),
+            *(
+                [("is-update", "true|false", "true or false")]
+                if self.options.output_old_value
+                else []
+            ),
         ]
 
 
@@ -412,7 +469,11 @@ def read_header(text: str, dialect: Dialect, layout: RowLayout, *, final: bool) 
     for names in ([column.name for column in layout.columns], layout.listed):
         expected = delimiter.join([*_meta(dialect), *names]) + terminator
         if text.startswith(expected):
-            behind = len(expected) if terminator else _begin_of_row(text, len(expected), dialect, final=final)
+            behind = (
+                len(expected)
+                if terminator
+                else _begin_of_row(text, len(expected), dialect, final=final)
+            )
         else:
             # The text may end within the line.
             behind = None if not final and expected.startswith(text) else 0
@@ -448,10 +509,16 @@ def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tu
     for name, option in ((_COMMIT_TS, "include-commit-ts"), (_IS_UPDATE, "output-old-value")):
         if (name in fields) != (name in meta) and name not in names:
             has = "has" if name in fields else "lacks"
-            return (), f"the header line {has} {name}: is {option} of [sink.csv] the one given to TiCDC?"
+            return (
+                (),
+                f"the header line {has} {name}: is {option} of [sink.csv] the one given to TiCDC?",
+            )
     # Splitting such a line would cut a name, and perhaps make two columns of it.
     if any(set(name) & set(dialect.options.delimiter) for name in names):
-        return (), "the header line does not name the columns in their order, and a name contains the delimiter"
+        return (
+            (),
+            "the header line does not name the columns in their order, and a name contains the delimiter",
+        )
     if fields[: len(meta)] != meta:
         return (), f"the header line does not begin with {', '.join(meta)}"
     places = layout.places
@@ -462,7 +529,11 @@ def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tu
     unknown = [name for name in given if folded_name(name) not in places]
     lacking = [name for name in names if folded_name(name) not in layout.may_lack.union(found)]
     twice = [name for name, count in Counter(found).items() if count > 1]
-    for what, which in (("names the unknown column", unknown), ("lacks the column", lacking), ("names twice", twice)):
+    for what, which in (
+        ("names the unknown column", unknown),
+        ("lacks the column", lacking),
+        ("names twice", twice),
+    ):
         if which:
             return (), (
                 f"the header line {what} {', '.join(which)}; {layout.table} should have {', '.join(names)}. Possible "
@@ -556,9 +627,7 @@ class Shape:
     def mismatch(self, row: str) -> str:
         """Return why a complete row does not have this form."""
         layout, dialect = self.form.layout, self.dialect
-        expected = (
-            f"{layout.table} should have {len(layout.columns)} ({', '.join(column.name for column in layout.columns)})"
-        )
+        expected = f"{layout.table} should have {len(layout.columns)} ({', '.join(column.name for column in layout.columns)})"
         if not dialect.options.terminator:
             return f"it does not have the form of a row: {expected}; {CHECK_OPTIONS}"
         split = dialect.split(row)
@@ -594,8 +663,14 @@ class Shape:
                 # A field that ends in a part of a delimiter may end later than at the earliest, but
                 # by less than a delimiter's length.
                 first = dialect.field_end(text, start)
-                ends = (end for end in range(first, first + len(delimiter)) if text.startswith(delimiter, end))
-                following.update({end + len(delimiter): ways for end in ends if field.fullmatch(text[start:end])})
+                ends = (
+                    end
+                    for end in range(first, first + len(delimiter))
+                    if text.startswith(delimiter, end)
+                )
+                following.update(
+                    {end + len(delimiter): ways for end in ends if field.fullmatch(text[start:end])}
+                )
             starts = following
         return sum(ways for start, ways in starts.items() if fields[-1].fullmatch(text[start:]))
 
@@ -610,10 +685,17 @@ def shape(form: FileForm) -> Shape:
     """Return the shape of a form."""
     dialect = dialect_of(form.options)
     columns = form.columns
-    converters = (form.layout.converter(place, "csv", form.options.binary_encoding_method) for place in form.order)
+    converters = (
+        form.layout.converter(place, "csv", form.options.binary_encoding_method)
+        for place in form.order
+    )
     quote = form.options.quote
     forms = [csv_form(column, quote) for column in columns]
-    texts = [index for index, kind in enumerate(forms) if kind is CsvForm.FREE or (kind is CsvForm.PLAIN and not quote)]
+    texts = [
+        index
+        for index, kind in enumerate(forms)
+        if kind is CsvForm.FREE or (kind is CsvForm.PLAIN and not quote)
+    ]
     # The pattern follows the file, the values follow the layout: `reorder` is between the two.
     every = range(len(form.layout.columns))
     moved = form.order != tuple(every)
@@ -623,14 +705,23 @@ def shape(form: FileForm) -> Shape:
         dialect=dialect,
         pattern=_row_pattern(dialect, form, columns, dialect.end()),
         last=_row_pattern(dialect, form, columns, dialect.end(final=True)),
-        columns=tuple(re.compile(pattern) for pattern in [*([dialect.text] if form.handle_key else []), *alone]),
+        columns=tuple(
+            re.compile(pattern)
+            for pattern in [*([dialect.text] if form.handle_key else []), *alone]
+        ),
         texts=tuple(texts),
-        conversions=tuple((index, convert) for index, convert in enumerate(converters) if convert is not None),
-        reorder=tuple(form.order.index(i) if i in form.order else len(columns) for i in every) if moved else None,
+        conversions=tuple(
+            (index, convert) for index, convert in enumerate(converters) if convert is not None
+        ),
+        reorder=tuple(form.order.index(i) if i in form.order else len(columns) for i in every)
+        if moved
+        else None,
     )
 
 
-def _row_pattern(dialect: Dialect, form: FileForm, columns: list[TableColumn], end: str) -> re.Pattern[str]:
+def _row_pattern(
+    dialect: Dialect, form: FileForm, columns: list[TableColumn], end: str
+) -> re.Pattern[str]:
     quote, delimiter = dialect.quote, dialect.delimiter
     head = f"{quote}([IUD]){quote}{delimiter}{re.escape(form.names)}"
     commit_ts_pattern = f"{delimiter}([0-9]{{1,20}}+)" if form.options.include_commit_ts else "()"
@@ -638,7 +729,8 @@ def _row_pattern(dialect: Dialect, form: FileForm, columns: list[TableColumn], e
     handle = f"{delimiter}{dialect.text}" if form.handle_key else ""
     follows = [delimiter] * (len(columns) - 1) + [end]
     values = "".join(
-        delimiter + _pattern(dialect, column, behind) for column, behind in zip(columns, follows, strict=True)
+        delimiter + _pattern(dialect, column, behind)
+        for column, behind in zip(columns, follows, strict=True)
     )
     # The empty alternative matches where no row does, so `finditer` stops there.
     return re.compile(f"{head}{commit_ts_pattern}{update}{handle}{values}{end}|")

@@ -117,7 +117,9 @@ def _hides_column(shape: Shape, texts: list[str]) -> bool:
     carried = form.layout.places
     known = [name for name in form.layout.listed if not is_hidden(name)]
     # The columns before the first one that the layout leaves out are in place either way.
-    extra = next((place for place, name in enumerate(known) if folded_name(name) not in carried), None)
+    extra = next(
+        (place for place, name in enumerate(known) if folded_name(name) not in carried), None
+    )
     if extra is None or not _in_place(shape.columns[1:], texts, extra):
         return False
     columns, handle = form.columns, shape.dialect.content(texts[0])
@@ -127,14 +129,18 @@ def _hides_column(shape: Shape, texts: list[str]) -> bool:
         if column.is_pk
     ]
     # It repeats the values of the primary key, so it is the handle key.
-    if keys and handle in ({keys[0], f"{{{keys[0]}}}"} if len(keys) == 1 else {f"{{{', '.join(keys)}}}"}):
+    if keys and handle in (
+        {keys[0], f"{{{keys[0]}}}"} if len(keys) == 1 else {f"{{{', '.join(keys)}}}"}
+    ):
         return False
     return not _IN_BRACES.fullmatch(handle) or extra == 0 or columns[0].type == "JSON"
 
 
 def _in_place(forms: tuple[re.Pattern[str], ...], texts: list[str], count: int) -> bool:
     """Return whether each of the first `count` texts has the form of its column."""
-    return all(form.fullmatch(text) for form, text in zip(forms[:count], texts[:count], strict=True))
+    return all(
+        form.fullmatch(text) for form, text in zip(forms[:count], texts[:count], strict=True)
+    )
 
 
 def _values(dialect: Dialect, row: str) -> list[str]:
@@ -149,7 +155,9 @@ def _values(dialect: Dialect, row: str) -> list[str]:
     while True:
         end = start + len(null)
         # NULL first: without a quote its marker, such as ``\N``, need not have the form of a text.
-        if not text.startswith(null, start) or not (end == len(text) or text.startswith(delimiter, end)):
+        if not text.startswith(null, start) or not (
+            end == len(text) or text.startswith(delimiter, end)
+        ):
             end = dialect.field_end(text, start)
         texts.append(text[start:end])
         if not text.startswith(delimiter, end):
@@ -208,7 +216,9 @@ class Scan:
                 enough = min(2 * len(self.pending), MAX_ROW_BYTES + 1)
             if len(self.pending) > MAX_ROW_BYTES:
                 self.tally.rows += 1
-                raise self.pending_error(f"the row is longer than {MAX_ROW_BYTES} bytes; {CHECK_OPTIONS}", at_end=False)
+                raise self.pending_error(
+                    f"the row is longer than {MAX_ROW_BYTES} bytes; {CHECK_OPTIONS}", at_end=False
+                )
         yield from self.whole_rows(final=True)
         if self.pending:
             self.tally.rows += 1
@@ -260,7 +270,9 @@ class Scan:
             content = bytes(self.pending[:MOST_AT_ONCE])
             # The last LF may be inside a text. Then the loops find no end of that row and leave it
             # for the next turn.
-            found = read_csv(form, content[: content.rfind(b"\n") + 1], self.commit_range, self.tally)
+            found = read_csv(
+                form, content[: content.rfind(b"\n") + 1], self.commit_range, self.tally
+            )
             if found is None:
                 return
             batch, size = found
@@ -298,7 +310,10 @@ class Scan:
             self.text, self.is_utf8 = content.decode(), True
         except UnicodeDecodeError:
             whole = bool(terminator) or final  # otherwise a block may end inside a character
-            self.text, self.is_utf8 = codecs.utf_8_decode(content, "surrogateescape", whole)[0], False
+            self.text, self.is_utf8 = (
+                codecs.utf_8_decode(content, "surrogateescape", whole)[0],
+                False,
+            )
             return len(_bytes(self.text))
         return len(content)
 
@@ -327,8 +342,16 @@ class Scan:
         """Yield the changes of rows of the shape, up to the first row of another shape."""
         if not self.form_confirmed:
             return
-        shape, tally, low, high = self.shape, self.tally, self.commit_range.low, self.commit_range.high
-        has_commit_ts, paired = shape.form.options.include_commit_ts, shape.form.options.output_old_value
+        shape, tally, low, high = (
+            self.shape,
+            self.tally,
+            self.commit_range.low,
+            self.commit_range.high,
+        )
+        has_commit_ts, paired = (
+            shape.form.options.include_commit_ts,
+            shape.form.options.output_old_value,
+        )
         values_of = shape.values if self.is_utf8 else shape.checked_values
         # Without a terminator a row ends where the next begins, the last at the text's end.
         for match in (shape.last if final else shape.pattern).finditer(self.text, self.position):
@@ -407,7 +430,9 @@ class Scan:
         # Skipping a row by quotes alone is unsafe: a lost quote would swallow later rows.
         starts = dialect.next_row.finditer(self.text, head.end(), end) if dialect.next_row else ()
         if any(self.text.startswith(head[1], found.end()) for found in starts):
-            raise self.row_error(start, end, f"another row begins within it: a quote is missing; {CHECK_OPTIONS}", ts)
+            raise self.row_error(
+                start, end, f"another row begins within it: a quote is missing; {CHECK_OPTIONS}", ts
+            )
         self.pass_over(ts, start, end)
         self.position = end
         return True
@@ -423,7 +448,12 @@ class Scan:
             problem = NOT_UTF8
         elif found.folded() != table.folded():
             problem = f"the row belongs to {found}, but lies among the files of {table}"
-        elif header and list(header.order) != sorted(header.order) and not self.form_confirmed and self.tally.rows:
+        elif (
+            header
+            and list(header.order) != sorted(header.order)
+            and not self.form_confirmed
+            and self.tally.rows
+        ):
             problem = (
                 "the header line names the columns in another order than the schema file, and precedes rows from "
                 "before the window, so it may apply to those only"
@@ -434,22 +464,36 @@ class Scan:
         # Both readings are tried only until a row has confirmed the shape, which then holds for the
         # whole file.
         asked = form.options.output_handle_key and not self.form_confirmed
-        keys = (False, True) if asked and not never_written(form.layout, self.source) else (form.handle_key,)
+        keys = (
+            (False, True)
+            if asked and not never_written(form.layout, self.source)
+            else (form.handle_key,)
+        )
         # A confirmed shape has taken the header's order already.
         order = header.order if header and not self.form_confirmed else form.order
         forms = [replace(form, names=head[1], handle_key=key, order=order) for key in keys]
         # TiCDC either obeyed the selectors or it did not: the number of values tells which.
         has_no_names = header is not None and not header.length
         if form.layout.unselected and has_no_names:
-            kept = [i for i, c in enumerate(form.layout.columns) if folded_name(c.name) not in form.layout.unselected]
+            kept = [
+                i
+                for i, c in enumerate(form.layout.columns)
+                if folded_name(c.name) not in form.layout.unselected
+            ]
             every = tuple(range(len(form.layout.columns)))
             forms = [
                 *(replace(each, order=every) for each in forms),
                 replace(forms[0], order=tuple(kept), handle_key=False),
             ]
         shapes = list(map(shape, forms))
-        matches = [(fit.last if final else fit.pattern).match(self.text, head.start()) for fit in shapes]
-        fitting = [fit for fit, match in zip(shapes, matches, strict=True) if match and match.end() > match.start()]
+        matches = [
+            (fit.last if final else fit.pattern).match(self.text, head.start()) for fit in shapes
+        ]
+        fitting = [
+            fit
+            for fit, match in zip(shapes, matches, strict=True)
+            if match and match.end() > match.start()
+        ]
         # Exactly one reading must fit: with none the row is bad, with two the handle key is
         # undecided.
         if len(fitting) != 1:
@@ -457,9 +501,15 @@ class Scan:
         if len(keys) > 1 and self.is_open(fitting[0], head.start(), final=final):
             self.tally.rows += 1
             raise self.row_error(head.start(), end, AMBIGUOUS, ts)
-        if has_no_names and form.layout.vouching and len(fitting[0].form.order) < len(form.layout.columns):
+        if (
+            has_no_names
+            and form.layout.vouching
+            and len(fitting[0].form.order) < len(form.layout.columns)
+        ):
             self.tally.rows += 1
-            raise NotReplicable(str(self.row_error(head.start(), end, _unnamed(fitting[0].form), ts)))
+            raise NotReplicable(
+                str(self.row_error(head.start(), end, _unnamed(fitting[0].form), ts))
+            )
         self.shape, self.form_confirmed = fitting[0], True
         return True
 
@@ -496,7 +546,9 @@ class Scan:
         excerpt = self.text[start : start + _ERROR_BYTES if end is None else end]
         # Only the last row of a file may be torn; for any other one time changes nothing.
         at_end = size == len(self.pending) and not any(self.blocks)
-        return undecodable((self.source, self.tally.rows, offset), excerpt, reason, at_end=at_end, commit_ts=known)
+        return undecodable(
+            (self.source, self.tally.rows, offset), excerpt, reason, at_end=at_end, commit_ts=known
+        )
 
     def pending_error(self, reason: str, *, at_end: bool) -> UndecodableRow:
         """Return the error for the row that `pending` begins with."""
@@ -564,7 +616,9 @@ class CsvDecoder(Decoder):
         # These hold for a whole file: a header line, what its first row shows of the handle key,
         # and old values.
         options = self.options
-        by_itself = options.output_field_header or options.output_handle_key or options.output_old_value
+        by_itself = (
+            options.output_field_header or options.output_handle_key or options.output_old_value
+        )
         form = None if by_itself else csv_row_form(self._shape(layout))
         return read_csv_together(form, contents, commit_range) if form else None
 
@@ -584,7 +638,10 @@ class CsvDecoder(Decoder):
         """Return the shape without handle key or own column order, cached for the next file."""
         # The files of one directory share the layout object, so identity is enough.
         if self._latest is None or self._latest[0] is not layout:
-            names = (dialect_of(self.options).encode(name) for name in (layout.table.table, layout.table.schema))
+            names = (
+                dialect_of(self.options).encode(name)
+                for name in (layout.table.table, layout.table.schema)
+            )
             form = FileForm(
                 options=self.options,
                 layout=layout,

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple, Protocol
 from storage_consumer.config.settings import Protocol as Source
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import skipped_in, unselected, vouching
-from storage_consumer.decode.kernels.arrays import Flags, Offsets, Operations, Packed, Places, Stamps
+from storage_consumer.decode.kernels.arrays import (
+    Flags,
+    Offsets,
+    Operations,
+    Packed,
+    Places,
+    Stamps,
+)
 from storage_consumer.decode.kernels.row_lines import Lines
 from storage_consumer.decode.values import (
     UTC,
@@ -94,16 +101,25 @@ class RowLayout:
         """Return the spelling for this column's texts; None: they stay as they are."""
         return self.spelled[place] if self.spelled else None
 
-    def converter(self, place: int, protocol: Source, encoding: BinaryEncoding = "base64") -> Converter | None:
+    def converter(
+        self, place: int, protocol: Source, encoding: BinaryEncoding = "base64"
+    ) -> Converter | None:
         """Return `values.converter` of the column at this index."""
         column, moved = self.columns[place], None
         if self.zone and column.type == "TIMESTAMP":
             moved = to_session(self.zone, self.session, tells_rows=place in self.telling)
-        return converter(column, protocol, binary_encoding=encoding, moved=moved, spelling=self.spelling(place))
+        return converter(
+            column, protocol, binary_encoding=encoding, moved=moved, spelling=self.spelling(place)
+        )
 
 
 def undecodable(
-    place: tuple[str, int, int], start: str, reason: str, *, at_end: bool, commit_ts: int | None = None
+    place: tuple[str, int, int],
+    start: str,
+    reason: str,
+    *,
+    at_end: bool,
+    commit_ts: int | None = None,
 ) -> UndecodableRow:
     """Return the error to raise for a row.
 
@@ -279,7 +295,9 @@ class Decoder(ABC):
         return None
 
 
-def _others(rows: Iterable[RowChange], skipped: frozenset[int], counts: dict[int, int]) -> Iterator[RowChange]:
+def _others(
+    rows: Iterable[RowChange], skipped: frozenset[int], counts: dict[int, int]
+) -> Iterator[RowChange]:
     """Yield the rows of other transactions, and count those of the skipped ones."""
     for row in rows:
         if (ts := row[1]) in skipped:
@@ -289,7 +307,9 @@ def _others(rows: Iterable[RowChange], skipped: frozenset[int], counts: dict[int
 
 
 _HIDDEN_PREFIX = "_v$_"
-_SOFT_DELETES = frozenset((("_tidb_origin_ts", "BIGINT", True), ("_tidb_softdelete_time", "TIMESTAMP", False)))
+_SOFT_DELETES = frozenset(
+    (("_tidb_origin_ts", "BIGINT", True), ("_tidb_softdelete_time", "TIMESTAMP", False))
+)
 """Name, type, and whether that is unsigned: a column of another type is an application's own."""
 
 
@@ -301,10 +321,14 @@ def is_hidden(name: str) -> bool:
 def hidden_columns(columns: Iterable[TableColumn]) -> tuple[str, ...]:
     """Return columns that rows have and queries do not, by which TiDB hides deleted rows."""
     named = ((folded_name(column.name), column) for column in columns)
-    return tuple(name for name, column in named if (name, column.type, column.unsigned) in _SOFT_DELETES)
+    return tuple(
+        name for name, column in named if (name, column.type, column.unsigned) in _SOFT_DELETES
+    )
 
 
-def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: Upstream) -> RowLayout:
+def row_layout(
+    definition: TableDefinition, virtual: frozenset[str], upstream: Upstream
+) -> RowLayout:
     """Return the columns of the definition's rows, in order.
 
     `virtual`: the folded names of the virtual generated columns as the target reports them. Schema
@@ -313,12 +337,20 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
     configured. A column that the changefeed's selectors leave out is no reason for that; without a
     rule for its values no row may have it.
     """
-    real = [c for c in definition.columns if not is_hidden(c.name) and folded_name(c.name) not in virtual]
+    real = [
+        c
+        for c in definition.columns
+        if not is_hidden(c.name) and folded_name(c.name) not in virtual
+    ]
     names = [column.name for column in real]
     table = (definition.name.schema, definition.name.table)
     lacking = unselected(upstream.column_selectors, table, names, case=upstream.case_sensitive)
     zoned = upstream.time_zone != ""
-    columns = tuple(c for c in real if c.name not in lacking or (is_known(c) and (zoned or c.type != "TIMESTAMP")))
+    columns = tuple(
+        c
+        for c in real
+        if c.name not in lacking or (is_known(c) and (zoned or c.type != "TIMESTAMP"))
+    )
     for column in columns:
         if not is_known(column):
             raise NotReplicable(
@@ -341,7 +373,9 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
         unselected=frozenset(folded_name(name) for name in lacking),
         # Earlier or later selectors may have left out others, as TiCDC's own check has it: never a
         # part of the key.
-        may_lack=frozenset(folded_name(name) for name in names) - has_key if lacking else frozenset(),
+        may_lack=frozenset(folded_name(name) for name in names) - has_key
+        if lacking
+        else frozenset(),
         vouching=vouching(upstream) if lacking else "",
         listed=tuple(column.name for column in definition.columns),
         zone=zone,

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from storage_consumer.config.settings import DumpOptions, Protocol
 from storage_consumer.decode.decoder import RowLayout, Values
-from storage_consumer.decode.values import BinaryEncoding, Converter, converted_zone, grammar, holds_bytes, session_zone
+from storage_consumer.decode.values import (
+    BinaryEncoding,
+    Converter,
+    converted_zone,
+    grammar,
+    holds_bytes,
+    session_zone,
+)
 from storage_consumer.model import TableColumn, folded_name
 
 NOT_UTF8 = "it is not UTF-8"
@@ -47,12 +54,16 @@ class Reader:
     def of_text(self, text: str) -> str:
         """Return the wire text of a text, or of the digits of bytes."""
         if self.grammar and not self.grammar.fullmatch(text):
-            raise ValueError(f"{text[:40]!r} does not have the form of a value of the type {self.column.type}")
+            raise ValueError(
+                f"{text[:40]!r} does not have the form of a value of the type {self.column.type}"
+            )
         return self.convert(text) if self.convert else text
 
 
 @lru_cache(maxsize=1024)
-def readers_of(layout: RowLayout, protocol: Protocol, encoding: BinaryEncoding) -> tuple[Reader, ...]:
+def readers_of(
+    layout: RowLayout, protocol: Protocol, encoding: BinaryEncoding
+) -> tuple[Reader, ...]:
     """Return the reader of each column; `encoding`: how bytes come to the converter."""
     return tuple(
         Reader(
@@ -87,7 +98,9 @@ def in_layout_order(values: Sequence[str | None], order: Sequence[int]) -> Value
     return tuple(placed)
 
 
-_NUMBER = re.compile(rb"[-+]?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?|[-+]?\.[0-9]++(?:[eE][-+]?[0-9]++)?")
+_NUMBER = re.compile(
+    rb"[-+]?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?|[-+]?\.[0-9]++(?:[eE][-+]?[0-9]++)?"
+)
 _HEX = re.compile(rb"0x([0-9a-fA-F]+)|[xX]'([0-9a-fA-F]*)'")
 _SO_FAR = re.compile(rb"(?:0x[0-9a-fA-F]*+|[xX](?:'[0-9a-fA-F]*+)?|[-+.0-9eE]++)\Z")
 """A number, or hexadecimal digits, up to the end of what is there."""
@@ -108,7 +121,15 @@ _STOPS = {
 }
 """Quote, whether backslashes escape → what may end a string: one quote; longer is content."""
 _ESCAPE = re.compile(rb"\\(.)|''|\"\"", re.DOTALL)
-_MEANINGS = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"Z": b"\x1a", b"\\": b"\\", b"'": b"'", b'"': b'"'}
+_MEANINGS = {
+    b"0": b"\0",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"Z": b"\x1a",
+    b"\\": b"\\",
+    b"'": b"'",
+    b'"': b'"',
+}
 """All that Dumpling and mydumper write after a backslash: a server would take more."""
 NO_ESCAPE = (
     "a backslash before {!r} is no escape of Dumpling or mydumper: if the export was made with --escape-backslash=false, "
@@ -161,7 +182,9 @@ def literal_at(content: bytearray, at: int, *, escape: bool) -> Literal:
         return Literal(LiteralKind.NUMBER, at, found.end(), found.end())
     found = _WORD.match(content, at)
     if found is None or found.end() == len(content):
-        if len(content) - at < _LONGEST_WORD and (at == len(content) or _WORD_BEGINS.match(content, at)):
+        if len(content) - at < _LONGEST_WORD and (
+            at == len(content) or _WORD_BEGINS.match(content, at)
+        ):
             raise Unfinished(_NO_VALUE)
         raise ValueError(_NO_VALUE)
     word = found[0].lower()
@@ -179,7 +202,9 @@ def literal_at(content: bytearray, at: int, *, escape: bool) -> Literal:
     return string._replace(behind=using.end())
 
 
-def _string_at(content: bytearray, at: int, quote: bytes, kind: LiteralKind, *, escape: bool) -> Literal:
+def _string_at(
+    content: bytearray, at: int, quote: bytes, kind: LiteralKind, *, escape: bool
+) -> Literal:
     # An escape's backslash may be the last byte, and a quote the first of two.
     for stop in _STOPS[quote, escape].finditer(content, at + 1):
         if stop.end() - stop.start() == 1:
@@ -271,9 +296,9 @@ class ExportDialect:
                     continue
                 behind = found.end()
                 # Of two delimiters in a row the first one may be all that is there.
-                if len(content) - behind < max(size, len(self.separator), len(self.terminator)) and not self.ends_at(
-                    content, behind
-                ):
+                if len(content) - behind < max(
+                    size, len(self.separator), len(self.terminator)
+                ) and not self.ends_at(content, behind):
                     raise Unfinished
                 if not self.ends_at(content, behind):
                     raise ValueError(
@@ -311,14 +336,18 @@ class ExportDialect:
             raise ValueError(NO_ESCAPE.format(following.decode("latin-1")))
         return _CSV_MEANINGS[following]
 
-    def value_of(self, content: bytearray, field: CsvField, reader: Reader, binary: str) -> str | None:
+    def value_of(
+        self, content: bytearray, field: CsvField, reader: Reader, binary: str
+    ) -> str | None:
         """Return a column field's wire text, None for NULL; raise `ValueError` with the reason."""
         raw = content[field.start : field.end]
         is_text = field.quoted or not self.delimiter
         if not field.quoted and raw == self.null and (self.delimiter or reader.column.nullable):
             return None
         if not is_text and not reader.is_number:
-            raise ValueError(f"{bytes(raw[:40])!r} is neither NULL nor a text in {self.delimiter.decode()}")
+            raise ValueError(
+                f"{bytes(raw[:40])!r} is neither NULL nor a text in {self.delimiter.decode()}"
+            )
         found = self.text_of(content, field)
         if reader.holds_bytes and binary != "raw":
             return reader.of_text(found.decode("ascii", "replace"))
@@ -329,11 +358,15 @@ class ExportDialect:
 def dialect_of(options: DumpOptions) -> ExportDialect:
     """Return the dialect of a set of options."""
     separator, delimiter, null, terminator = (
-        text.encode() for text in (options.separator, options.delimiter, options.null, options.terminator)
+        text.encode()
+        for text in (options.separator, options.delimiter, options.null, options.terminator)
     )
     mark, ends = re.escape(delimiter), re.escape(separator) + b"|" + re.escape(terminator)
     if options.escape_backslash:
-        inside, bare = rb"\\.|(%b)" % mark, rb"\\.|(%b)" % ends if not delimiter else rb"(%b)" % ends
+        inside, bare = (
+            rb"\\.|(%b)" % mark,
+            rb"\\.|(%b)" % ends if not delimiter else rb"(%b)" % ends,
+        )
     else:
         inside, bare = rb"%b%b|(%b)" % (mark, mark, mark), rb"(%b)" % ends
     return ExportDialect(
@@ -351,19 +384,23 @@ _SPACE = re.compile(rb"[\s;]*")
 """What is between statements."""
 _BLANKS = re.compile(rb"\s*")
 _COMMENT = re.compile(
-    rb"/\*(?P<heeded>!\d*|T!(?:\[[^\]]*\])?|M!\d*)?(?P<text>.*?)\*/|(?:--(?=\s)|#)[^\n]*\n", re.DOTALL
+    rb"/\*(?P<heeded>!\d*|T!(?:\[[^\]]*\])?|M!\d*)?(?P<text>.*?)\*/|(?:--(?=\s)|#)[^\n]*\n",
+    re.DOTALL,
 )
 _SET = re.compile(rb"\s*SET\s+(?P<text>(?>(?:[^;'\"]|'[^']*'|\"[^\"]*\")*));", re.IGNORECASE)
 _INSERT = re.compile(rb"(?:INSERT(?:\s+IGNORE)?|REPLACE)\s+INTO\s+", re.IGNORECASE)
 _NAME = re.compile(rb"`(?>(?:[^`]|``)*)`|\"(?>(?:[^\"]|\"\")*)\"|[^\s(`\"]+")
-_LIST = re.compile(rb"\s*\((?P<names>(?>(?:`(?>(?:[^`]|``)*)`|\"(?>(?:[^\"]|\"\")*)\"|[^`\"()])*))\)")
+_LIST = re.compile(
+    rb"\s*\((?P<names>(?>(?:`(?>(?:[^`]|``)*)`|\"(?>(?:[^\"]|\"\")*)\"|[^`\"()])*))\)"
+)
 _COLUMN = re.compile(rb"\s*(`(?>(?:[^`]|``)*)`|\"(?>(?:[^\"]|\"\")*)\"|[^\s,`\"]+)\s*(?:,|\Z)")
 _VALUES = re.compile(rb"\s*VALUES(?=[\s(])", re.IGNORECASE)
 _CHARSETS = frozenset(("binary", "utf8", "utf8mb3", "utf8mb4"))
 _LONGEST = 4 << 20
 """Bytes of the longest head: the names of 4,096 columns have about a megabyte."""
 _SETTING = re.compile(
-    r"^NAMES\s+'?(\w+)'?|\bTIME_ZONE\s*=\s*'([^']*)'|\bSQL_MODE\s*=.*\b(NO_BACKSLASH_ESCAPES)\b", re.IGNORECASE
+    r"^NAMES\s+'?(\w+)'?|\bTIME_ZONE\s*=\s*'([^']*)'|\bSQL_MODE\s*=.*\b(NO_BACKSLASH_ESCAPES)\b",
+    re.IGNORECASE,
 )
 
 
@@ -406,9 +443,13 @@ class Heads:
                 raise ValueError(f"its texts are in {names}: export again in utf8mb4")
             # As sessions, so that UTC is the same zone by any of its names.
             if zone and self.options.time_zone and _zone(zone) != _zone(self.options.time_zone):
-                raise ValueError(f"its times are in {zone}, those of the export in {self.options.time_zone}")
+                raise ValueError(
+                    f"its times are in {zone}, those of the export in {self.options.time_zone}"
+                )
             if mode and self.options.escape_backslash:
-                raise ValueError("it was written under NO_BACKSLASH_ESCAPES, and is read as if backslashes escaped")
+                raise ValueError(
+                    "it was written under NO_BACKSLASH_ESCAPES, and is read as if backslashes escaped"
+                )
 
     def _head(self, content: bytearray, at: int) -> tuple[int, tuple[int, ...] | None]:
         if not (insert := _INSERT.match(content, at)):
@@ -439,7 +480,9 @@ class Heads:
             while at_name < len(found):
                 column = _COLUMN.match(found, at_name)
                 if column is None:
-                    raise ValueError(f"{found[at_name : at_name + 60]!r} is not the name of a column")
+                    raise ValueError(
+                        f"{found[at_name : at_name + 60]!r} is not the name of a column"
+                    )
                 names.append(_named(column[1], fold=False))
                 at_name = column.end()
             order = order_of(names, self.layout)

@@ -192,7 +192,9 @@ class _ExportScan(ABC):
 
     def values(self, found: Sequence[_Value]) -> Values:
         """Return the values of a row in the order of the layout."""
-        readers = self.readers if self.order is None else [self.readers[place] for place in self.order]
+        readers = (
+            self.readers if self.order is None else [self.readers[place] for place in self.order]
+        )
         if len(found) != len(readers):
             raise ValueError(
                 f"it has {len(found)} values, but {self.layout.table} should have {len(readers)} "
@@ -209,7 +211,9 @@ class _ExportScan(ABC):
     def error(self, reason: str) -> UndecodableRow:
         """Return the error for what is at `at`."""
         start = self.pending[self.at : self.at + 400].decode("utf-8", "replace")
-        return undecodable((self.file.source, self.number, self.offset + self.at), start, reason, at_end=False)
+        return undecodable(
+            (self.file.source, self.number, self.offset + self.at), start, reason, at_end=False
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -224,7 +228,11 @@ class _CsvScan(_ExportScan):
     def trouble(self, *, final: bool) -> str:
         if not final:
             return f"the row is longer than {MAX_ROW_BYTES} bytes{_CHECK}"
-        return f"the file ends inside this row: it was cut, or a delimiter is missing{_CHECK}" if self.pending else ""
+        return (
+            f"the file ends inside this row: it was cut, or a delimiter is missing{_CHECK}"
+            if self.pending
+            else ""
+        )
 
     def begins_row(self) -> bool:
         if not self.has_header:
@@ -240,7 +248,9 @@ class _CsvScan(_ExportScan):
     def forms(self) -> Iterable[BulkForm | None]:
         from storage_consumer.decode.bulk import export_form  # noqa: PLC0415 - late, see `jit`
 
-        yield export_form(self.readers, self.order, self.options, self.dialect.unquoted, self.options.delimiter)
+        yield export_form(
+            self.readers, self.order, self.options, self.dialect.unquoted, self.options.delimiter
+        )
 
     def passed(self, form: BulkForm, last: int) -> None:
         pass
@@ -253,7 +263,9 @@ class _CsvScan(_ExportScan):
                 return [], self.at + len(dialect.terminator)
             if len(content) - self.at < len(dialect.terminator):
                 raise Unfinished
-            raise ValueError(f"{self.layout.table} has generated columns only, so its rows should be empty lines")
+            raise ValueError(
+                f"{self.layout.table} has generated columns only, so its rows should be empty lines"
+            )
         found: list[CsvField] = []
         at = self.at
         while True:
@@ -297,7 +309,11 @@ class _SqlScan(_ExportScan):
         # Dumpling writes the one quote, mydumper the other.
         for quote in (self.quote, _OTHER[self.quote]):
             yield export_form(
-                self.readers, self.order, self.options, _MEANINGS[quote, self.options.escape_backslash], quote
+                self.readers,
+                self.order,
+                self.options,
+                _MEANINGS[quote, self.options.escape_backslash],
+                quote,
             )
 
     def passed(self, form: BulkForm, last: int) -> None:
@@ -312,12 +328,16 @@ class _SqlScan(_ExportScan):
         self.at = at
         at = self.past(at + 1)
         while self.byte(at) != _CLOSE or found:
-            found.append(literal := literal_at(self.pending, at, escape=self.options.escape_backslash))
+            found.append(
+                literal := literal_at(self.pending, at, escape=self.options.escape_backslash)
+            )
             at = self.past(literal.behind)
             if self.byte(at) == _CLOSE:
                 break
             if self.byte(at) != _COMMA:
-                raise ValueError(f"a comma or parenthesis was expected after its value {len(found)}")
+                raise ValueError(
+                    f"a comma or parenthesis was expected after its value {len(found)}"
+                )
             at = self.past(at + 1)
         at = self.past(at + 1)
         mark = self.byte(at)

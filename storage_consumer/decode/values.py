@@ -37,7 +37,12 @@ from string import ascii_letters, digits
 from typing import Literal
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.kernels.arrays import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD
+from storage_consumer.decode.kernels.arrays import (
+    FLOAT_FIELD,
+    INTEGER_FIELD,
+    UNSIGNED_FIELD,
+    YEAR_FIELD,
+)
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
 
@@ -231,7 +236,9 @@ class Spelling:
 _PLAIN = 100
 """Digits up to which a number is written without an exponent: more than any DECIMAL has."""
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,9})?", re.ASCII)
-_MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?: ([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?)?", re.ASCII)
+_MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?: ([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?)?", re.ASCII
+)
 _TIME = re.compile(r"(-?)([0-9]{1,3}):([0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?", re.ASCII)
 _MIDNIGHT = "00:00:00"
 
@@ -345,7 +352,12 @@ UNSIGNED_INTEGER = "[0-9]{1,20}+"
 YEAR = "[0-9]{1,4}+"
 FLOAT = r"-?[0-9]++(?>(?:\.[0-9]++)?)(?>(?:[eE][-+]?+[0-9]++)?)"
 """Go's shortest form with an exponent (CSV) and the plain form without one (canal-json)."""
-NUMBER_FIELDS = {INTEGER: INTEGER_FIELD, UNSIGNED_INTEGER: UNSIGNED_FIELD, YEAR: YEAR_FIELD, FLOAT: FLOAT_FIELD}
+NUMBER_FIELDS = {
+    INTEGER: INTEGER_FIELD,
+    UNSIGNED_INTEGER: UNSIGNED_FIELD,
+    YEAR: YEAR_FIELD,
+    FLOAT: FLOAT_FIELD,
+}
 """The names of these forms in compiled loops."""
 
 
@@ -395,7 +407,9 @@ def bytes_of_latin1(text: str) -> str:
     try:
         return text.encode("latin-1").hex().upper()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{text[:40]!r} holds code points beyond U+00FF, so it is not a binary value") from error
+        raise ValueError(
+            f"{text[:40]!r} holds code points beyond U+00FF, so it is not a binary value"
+        ) from error
 
 
 def _bits_of_hex(text: str) -> str:
@@ -432,7 +446,9 @@ class _TypeRule:
 
 INTEGER_TYPES = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
 FLOAT_TYPES = frozenset(("FLOAT", "DOUBLE"))
-TEXT_TYPES = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
+TEXT_TYPES = frozenset(
+    ("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
+)
 BINARY_TYPES = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
 """Column type families as schema files spell them, also for those who only compare types."""
 
@@ -457,14 +473,22 @@ _BITS = _TypeRule(
     dump_grammar="",
 )
 """The bits, as a number. A string would be stored as the bytes of its digits."""
-_MEMBERS = _TypeRule(form=CsvForm.FREE, family="text", canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED)
+_MEMBERS = _TypeRule(
+    form=CsvForm.FREE, family="text", canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED
+)
 """CSV has the names of the members, canal-json their number."""
 
 _RULES: dict[str, _TypeRule] = {
-    **dict.fromkeys(INTEGER_TYPES, _TypeRule(form=CsvForm.BARE, csv_grammar=INTEGER, canal_grammar=INTEGER)),
+    **dict.fromkeys(
+        INTEGER_TYPES, _TypeRule(form=CsvForm.BARE, csv_grammar=INTEGER, canal_grammar=INTEGER)
+    ),
     "BIT": _BITS,
-    "YEAR": _TypeRule(form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=year, canal=year),
-    "FLOAT": _TypeRule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT, csv=single, canal=single),
+    "YEAR": _TypeRule(
+        form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=year, canal=year
+    ),
+    "FLOAT": _TypeRule(
+        form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT, csv=single, canal=single
+    ),
     "DOUBLE": _TypeRule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT),
     "DECIMAL": _TypeRule(form=CsvForm.PLAIN, dump_grammar=FLOAT),
     "DATE": _FORMATTED,
@@ -525,7 +549,11 @@ def converter(
         # Only CSV and exports have a choice of encodings.
         if rule is _BITS and protocol not in ("canal-json", "csv"):
             # As hexadecimal digits the bytes of base64 spell the number too.
-            found = _bits_of_hex if binary_encoding != "base64" else lambda text: _bits_of_hex(_bytes_of_base64(text))
+            found = (
+                _bits_of_hex
+                if binary_encoding != "base64"
+                else lambda text: _bits_of_hex(_bytes_of_base64(text))
+            )
         elif rule is _BINARY and protocol != "canal-json" and binary_encoding != "base64":
             found = _bytes_of_hex if binary_encoding else _bytes_of_unknown
     # First the target's value, then its spelling: a spelling knows wire texts only.

@@ -33,7 +33,9 @@ class LineEncoder:
     def __init__(self, layout: RowLayout, written: Sequence[int]) -> None:
         """Initialize; `written`: one or more indexes of the layout's columns, in line order."""
         if not written or not 0 <= min(written) <= max(written) < len(layout.columns):
-            raise ValueError(f"{layout.table}: columns {list(written)} are not some of its {len(layout.columns)}")
+            raise ValueError(
+                f"{layout.table}: columns {list(written)} are not some of its {len(layout.columns)}"
+            )
         # With one index `itemgetter` returns no tuple, with a slice it does.
         picked = written if len(written) > 1 else [slice(written[0], written[0] + 1)]
         self._pick: Callable[[Values], Values] = itemgetter(*picked)

@@ -30,7 +30,9 @@ BEFORE_FEED = (
 )
 
 
-def described(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TargetTable]:
+def described(
+    names: Iterable[TableName], manager: ConsumerManager, target: Target
+) -> dict[TableName, TargetTable]:
     """Return the tables that the target has, by their folded names in the bucket."""
     routes = manager.selection.routes
     targets = {name.folded(): routes.target(name).folded() for name in names}
@@ -38,14 +40,20 @@ def described(names: Iterable[TableName], manager: ConsumerManager, target: Targ
     return {name: there[found] for name, found in targets.items() if found in there}
 
 
-def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TableName]:
+def _existing(
+    names: Iterable[TableName], manager: ConsumerManager, target: Target
+) -> dict[TableName, TableName]:
     """Return `Target.existing` for bucket names; where a route leads elsewhere, bucket names."""
     routes = manager.selection.routes
     if not routes:
         return target.existing(names)
     targets = {name.folded(): routes.target(name).folded() for name in names}
     there = target.existing(targets.values())
-    return {name: there[found] if name == found else name for name, found in targets.items() if found in there}
+    return {
+        name: there[found] if name == found else name
+        for name, found in targets.items()
+        if found in there
+    }
 
 
 def bare(steps: Iterable[DdlStep], manager: ConsumerManager, target: Target) -> list[DdlStep]:
@@ -68,7 +76,9 @@ def bare(steps: Iterable[DdlStep], manager: ConsumerManager, target: Target) -> 
     return [step for step in wanted if step.name.folded() not in there]
 
 
-def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> tuple[DdlStep, ...]:
+def in_order(
+    group: Sequence[DdlStep], manager: ConsumerManager, target: Target
+) -> tuple[DdlStep, ...]:
     """Return a version's statements in a runnable order, with renames that no file holds.
 
     Renames of which the filter leaves out both names come first: they are not run.
@@ -83,7 +93,10 @@ def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target)
     # that the target has now.
     spelled = _existing((name for pair in pairs for name in pair), manager, target)
     infers = not any(in_doubt_by(step, manager.tables) for step in rest)
-    return (*out, *in_running_order(rest, frozenset(spelled), manager.backlog.started, infers=infers))
+    return (
+        *out,
+        *in_running_order(rest, frozenset(spelled), manager.backlog.started, infers=infers),
+    )
 
 
 def _is_left_out(step: DdlStep, manager: ConsumerManager) -> bool:
@@ -103,9 +116,14 @@ def shown_by(step: DdlStep, manager: ConsumerManager) -> int:
     typed = next((each for each in together if each.identity == step.identity), step)
     names = set(typed.ddl.renamed or ())
     others = (each for each in together if each is not typed)
-    if names and any(names & set(other.ddl.renamed or ()) and not _is_left_out(other, manager) for other in others):
+    if names and any(
+        names & set(other.ddl.renamed or ()) and not _is_left_out(other, manager)
+        for other in others
+    ):
         return 0
-    return copy_that_shows(typed, manager.tables, manager.touches.of(step), manager.lifetimes, manager.early.based)
+    return copy_that_shows(
+        typed, manager.tables, manager.touches.of(step), manager.lifetimes, manager.early.based
+    )
 
 
 def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
@@ -114,26 +132,43 @@ def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target)
     Raises `NotReplicable` where it may mean several tables.
     """
     definition = step.definition
-    tables = {name: manager.touches.namesakes(name.table, step) for name in of_any_database(definition)}
+    tables = {
+        name: manager.touches.namesakes(name.table, step) for name in of_any_database(definition)
+    }
     if not tables:
         return step
     wanted = looked_up(definition) | {table.name for found in tables.values() for table in found}
     existing = _existing(wanted, manager, target)
     rename = step.ddl.rename
     # Without a journal entry an earlier run may have started it: the new name has its table.
-    begun = rename is not None and step.identity in manager.backlog.started and rename.new.folded() in existing
+    begun = (
+        rename is not None
+        and step.identity in manager.backlog.started
+        and rename.new.folded() in existing
+    )
     # Once a rename ran, the table that it names is the one that is no longer there: looking for it
     # would find another one.
     if begun or manager.backlog.has_run(step):
         gone = {
-            name: next((t.name for t in found if not t.status.left_out and t.name.folded() not in existing), None)
+            name: next(
+                (
+                    t.name
+                    for t in found
+                    if not t.status.left_out and t.name.folded() not in existing
+                ),
+                None,
+            )
             for name, found in tables.items()
         }
         meant = {name: former for name, former in gone.items() if former is not None}
     else:
-        namesakes = {name: _namesakes(name, found, step, existing) for name, found in tables.items()}
+        namesakes = {
+            name: _namesakes(name, found, step, existing) for name, found in tables.items()
+        }
         if step.ddl.creates_table:
-            namesakes = {name: _distinct(found, manager, target) for name, found in namesakes.items()}
+            namesakes = {
+                name: _distinct(found, manager, target) for name, found in namesakes.items()
+            }
         meant = homes(definition, namesakes)
     return replace(step, definition=with_homes(definition, existing, meant))
 
@@ -159,7 +194,11 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
     _refuse_soft_deletes(step, manager)
     rename = step.ddl.rename
     if rename is not None and step.makes_view:
-        views = {name for name, table in described((rename.old, rename.new), manager, target).items() if table.is_view}
+        views = {
+            name
+            for name, table in described((rename.old, rename.new), manager, target).items()
+            if table.is_view
+        }
         begun = step.identity in manager.backlog.started and rename.new.folded() in views
         if rename.old.folded() not in views and not begun:
             raise NotReplicable(
@@ -190,7 +229,9 @@ def _refuse_soft_deletes(step: DdlStep, manager: ConsumerManager) -> None:
     keys = {step.table_key, *([] if rename is None else [key_of(rename.old)])}
     tables = [manager.tables[key] for key in keys if key in manager.tables]
     # A feed that begins with a copy has no statement about which anybody could have decided.
-    decided_before = [] if step.is_of_copy and not any(table.checkpoint for table in tables) else tables
+    decided_before = (
+        [] if step.is_of_copy and not any(table.checkpoint for table in tables) else tables
+    )
     before = [table.timeline.structure_at(step.version - 1) for table in decided_before]
     # Who decided about the statement that brought the columns knows what the table is since.
     known = {name for each in before if each is not None for name in hidden_columns(each.columns)}
@@ -224,28 +265,41 @@ def was_seen(step: DdlStep, manager: ConsumerManager) -> bool:
     )
 
 
-def _namesakes(name: NameAt, tables: Iterable[TableConsumer], step: DdlStep, existing: Existing) -> list[Namesake]:
+def _namesakes(
+    name: NameAt, tables: Iterable[TableConsumer], step: DdlStep, existing: Existing
+) -> list[Namesake]:
     """Return the tables a name may mean: those shown before the step, and its database's."""
     own = TableName(schema=step.name.schema, table=name.table)
     found = []
     for table in tables:
         # A rename finds no table of the bucket's history that the target lacks, unless left out.
         if not step.ddl.rename or table.status.left_out or table.name.folded() in existing:
-            before, stays = table.timeline.structure_at(step.version - 1), table.timeline.stays_after(step.version)
-            found.append(Namesake(name=table.name, columns=() if before is None else before.columns, stays=stays))
+            before, stays = (
+                table.timeline.structure_at(step.version - 1),
+                table.timeline.stays_after(step.version),
+            )
+            found.append(
+                Namesake(
+                    name=table.name, columns=() if before is None else before.columns, stays=stays
+                )
+            )
     if own.folded() in existing and not any(each.name.folded() == own.folded() for each in found):
         found.append(Namesake(name=existing[own.folded()]))
     # Its own comes first: there the statement finds it as it was typed.
     return sorted(found, key=lambda each: each.name.folded() != own.folded())
 
 
-def _distinct(found: Sequence[Namesake], manager: ConsumerManager, target: Target) -> list[Namesake]:
+def _distinct(
+    found: Sequence[Namesake], manager: ConsumerManager, target: Target
+) -> list[Namesake]:
     """Return the tables that a statement may copy, only one of those alike in the target."""
     there = described((each.name for each in found), manager, target) if len(found) > 1 else {}
     kept: list[tuple[Namesake, TargetTable | None]] = []
     for each in found:
         shape = there.get(each.name.folded())
         shape = None if shape is None else replace(shape, name=each.name)
-        if shape is None or all(known is None or replace(known, name=each.name) != shape for _, known in kept):
+        if shape is None or all(
+            known is None or replace(known, name=each.name) != shape for _, known in kept
+        ):
             kept.append((each, shape))
     return [each for each, _ in kept]

@@ -13,7 +13,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, shown_by, was_seen, with_homes_of_names
+from storage_consumer.driver.ddl_prepare import (
+    decided,
+    in_order,
+    prepared,
+    shown_by,
+    was_seen,
+    with_homes_of_names,
+)
 from storage_consumer.driver.ddl_workers import DdlWorkers, StatementOutcome
 from storage_consumer.driver.doubts import doubt_without, with_doubt
 from storage_consumer.driver.ledger import RoundContext, RoundLedger, progress_of
@@ -40,9 +47,7 @@ _PATIENCE = 1.0
 """Seconds that rows wait for a statement, so that all tables share a job; then they go on."""
 _BLOCKERS_EVERY = 30.0
 """Seconds between two checks of what blocks a statement."""
-UNFINISHED = (
-    "the DDL of {} looks like an intermediate step of a rename cycle, and the file with the final name has not arrived"
-)
+UNFINISHED = "the DDL of {} looks like an intermediate step of a rename cycle, and the file with the final name has not arrived"
 
 
 @dataclass(slots=True)
@@ -128,7 +133,9 @@ class DdlOutcomes:
                     manager.wait(key, (str(fault),), self.context.clock.monotonic())
                     self.ledger.locked.add(key)
                 self.queue.let_go(step)
-                _log.warning("ddl_waits", table=str(step.name), version=step.version, error=str(fault))
+                _log.warning(
+                    "ddl_waits", table=str(step.name), version=step.version, error=str(fault)
+                )
             elif isinstance(fault, DdlFailed) and fault.left_out:
                 # What the state was reloaded with holds it already.
                 if manager.backlog.is_pending(step):
@@ -138,7 +145,9 @@ class DdlOutcomes:
                     self.ledger.steps += 1
                     self.ledger.skipped["ddl: view left out"] += 1
                     self.queue.release(step)
-                    _log.warning("view_left_out", table=str(step.name), version=step.version, error=text)
+                    _log.warning(
+                        "view_left_out", table=str(step.name), version=step.version, error=text
+                    )
             elif isinstance(fault, TableError):
                 self._stop(step, str(fault), kind=kind_of(fault))
             elif fault is not None:
@@ -152,7 +161,11 @@ class DdlOutcomes:
                 # With the bucket's names, by which `RowJobs` knows structures; `outcome.step` has
                 # those of the target.
                 self.rows.forget(step)
-                fields = {"table": str(step.name), "version": step.version, "query": step.definition.query}
+                fields = {
+                    "table": str(step.name),
+                    "version": step.version,
+                    "query": step.definition.query,
+                }
                 # A late statement advances no table, so its halted table goes on where it stopped.
                 if late:
                     manager.stopped.decided_late.pop(step.identity, None)
@@ -161,10 +174,17 @@ class DdlOutcomes:
                 else:
                     # One inferred from others was never among those that were to run.
                     self.context.progress.advanced(statements=not step.inferred)
-                    _log.info("ddl_finished", **fields, note=outcome.note, seconds=round(outcome.seconds, 3))
+                    _log.info(
+                        "ddl_finished",
+                        **fields,
+                        note=outcome.note,
+                        seconds=round(outcome.seconds, 3),
+                    )
         # What a statement stored of its tables was computed before it started; they may have
         # changed since, such as by a halt.
-        self._unstored.update(key for outcome in outcomes for key in manager.touches.of(outcome.step.origin))
+        self._unstored.update(
+            key for outcome in outcomes for key in manager.touches.of(outcome.step.origin)
+        )
         if len(self._unstored) >= _MOST_UNSTORED:
             self.store()
 
@@ -174,7 +194,9 @@ class DdlOutcomes:
             self.ledger.save([self.context.manager.tables[key] for key in sorted(self._unstored)])
         self._unstored.clear()
 
-    def refuse(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
+    def refuse(
+        self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False
+    ) -> None:
         """Halt the table of a statement that cannot start.
 
         `late`: it came after later rows of its table were applied.
@@ -190,7 +212,9 @@ class DdlOutcomes:
             table.resume()
             _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
 
-    def _stop(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
+    def _stop(
+        self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False
+    ) -> None:
         """Halt what a statement holds up until a decision about it, and log the next steps."""
         self.context.manager.stopped.note(step, late=late)
         text = f"{error}. {ways_on(step, self.context.config.downstream)}"
@@ -243,7 +267,9 @@ class DdlScheduler:
         released = stopped.released({i: made.decided_at for i, made in self._decisions.items()})
         for each in released:
             self._outcomes.resume(each.step)
-        self.context.manager.left_out.try_again(self._queue.at_work, [each.step.identity for each in released])
+        self.context.manager.left_out.try_again(
+            self._queue.at_work, [each.step.identity for each in released]
+        )
         # Each alone: no group has a late statement, since it is a barrier for nothing.
         for step in stopped.decided_late.values():
             self._enqueue([step])
@@ -255,11 +281,15 @@ class DdlScheduler:
         """
         for group in groups:
             self._enqueue(group)
-        anything = self._start_ready() or self.context.manager.left_out.try_again(self._queue.at_work)
+        anything = self._start_ready() or self.context.manager.left_out.try_again(
+            self._queue.at_work
+        )
         # A short pause here saves a job: the rows of the tables that these statements release go
         # with those of all others.
         workers = self.context.ddl_workers
-        while any(since < _PATIENCE for _, since in workers.running) and self.ledger.should_continue():
+        while (
+            any(since < _PATIENCE for _, since in workers.running) and self.ledger.should_continue()
+        ):
             anything |= self.collect(_LOOK_UP)
         # Only until one ends: what it releases is planned first, and may run beside the others.
         while not anything and to_the_end and workers.running and self.ledger.should_continue():
@@ -308,7 +338,9 @@ class DdlScheduler:
         touches = self.context.manager.touches
         pending = touches.pending()
         return {
-            key: text for step, text in texts.items() for key in pending.held_by(step.origin, touches.of(step.origin))
+            key: text
+            for step, text in texts.items()
+            for key in pending.held_by(step.origin, touches.of(step.origin))
         }
 
     # what starts
@@ -359,7 +391,9 @@ class DdlScheduler:
             # What the files say about the statement's surroundings, and an operator about it.
             surroundings = DdlContext(
                 database_is_ours=manager.creates_database(step),
-                database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
+                database_statements=manager.lifetimes.database_statements(
+                    step.name.schema, step.version
+                ),
                 table_was_seen=was_seen(step, manager),
                 after_copy=shown_by(step, manager),
                 in_doubt_by=in_doubt_by(step, manager.tables),
@@ -380,7 +414,12 @@ class DdlScheduler:
             if decision is not None and decision.verb == "skip":
                 doubt_without(step, self.context)
             self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
-            _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
+            _log.info(
+                "ddl_started",
+                table=str(ready.name),
+                version=step.version,
+                query=ready.definition.query,
+            )
             self.context.ddl_workers.start(ready, surroundings, moved)
         return anything
 
@@ -394,7 +433,11 @@ class DdlScheduler:
             manager.quarantined.replace(self.context.state.quarantine.entries())
             for key in sorted(touched):
                 entries, table = manager.quarantined.of(key), manager.tables.get(key)
-                own = table.timeline.structure_at(step.version - 1) if table and key == step.table_key else None
+                own = (
+                    table.timeline.structure_at(step.version - 1)
+                    if table and key == step.table_key
+                    else None
+                )
                 if entries and not may_run(step, own, entries):
                     name = table.name if table else step.name
                     return (
@@ -406,11 +449,17 @@ class DdlScheduler:
             return ""
         touches = f"the DDL of {step.definition.path} touches {', '.join(str(table.name) for table in late)}"
         lacking = sorted(touched - {table.key for table in late})
-        others = [table for key in lacking if (table := manager.tables[key]).name.table and not table.status.excluded]
+        others = [
+            table
+            for key in lacking
+            if (table := manager.tables[key]).name.table and not table.status.excluded
+        ]
         # Where all that it touches has a copy that holds it, it is done.
         if not others or any(table.copies.copied_at < step.version for table in late):
             return f"{touches}, whose later rows were applied while it could not be read; repair all of these tables manually"
-        ways = " -- and ".join(manager.catalog.command("reload-done", table.name) for table in others)
+        ways = " -- and ".join(
+            manager.catalog.command("reload-done", table.name) for table in others
+        )
         return (
             f"{touches}, whose copy holds what it does already. Give {' and '.join(str(table.name) for table in others)} a copy of the source "
             f"too, as of now or later. From an export: {ways}"

@@ -94,7 +94,9 @@ class DdlWorkers:
         now = self._clock.monotonic()
         # Forget those that have ended, or a long-running program would remember each statement that
         # ever took long.
-        self._asked = {identity: asked for identity, asked in self._asked.items() if identity in self._jobs}
+        self._asked = {
+            identity: asked for identity, asked in self._asked.items() if identity in self._jobs
+        }
         found = [
             (step, since)
             for step, since in self.running
@@ -126,7 +128,12 @@ class DdlWorkers:
 
     def start(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> None:
         """Run a statement in the background; record it as done and store `moved` at once."""
-        job = _Job(step, self._idle()[0], self._clock.monotonic(), frozenset(table.table_key for table in moved))
+        job = _Job(
+            step,
+            self._idle()[0],
+            self._clock.monotonic(),
+            frozenset(table.table_key for table in moved),
+        )
         self._jobs[step.identity] = job
         self._spawn(lambda: self._run(job, context, moved))
 
@@ -141,7 +148,11 @@ class DdlWorkers:
             self._end(StatementOutcome(step=job.step, fault=end))
             raise
         else:
-            self._end(StatementOutcome(step=job.step, note=note, seconds=self._clock.monotonic() - job.began))
+            self._end(
+                StatementOutcome(
+                    step=job.step, note=note, seconds=self._clock.monotonic() - job.began
+                )
+            )
 
     def _end(self, outcome: StatementOutcome) -> None:
         self._ended.append(outcome)

@@ -92,7 +92,9 @@ def doubt_without(step: DdlStep, context: RoundContext) -> None:
     if not step.name.table or definition.is_view or definition.ddl_type == DdlKind.DROP_TABLE:
         return
     if not changes_nothing_to_compare(definition, before):
-        _doubt(step.name, ("lacks a statement",), _SKIPPED.format(definition.query[:_SHOWN]), context)
+        _doubt(
+            step.name, ("lacks a statement",), _SKIPPED.format(definition.query[:_SHOWN]), context
+        )
 
 
 def doubt_late(name: TableName, path: str, checkpoint: int, context: RoundContext) -> None:
@@ -107,7 +109,9 @@ def doubt_late(name: TableName, path: str, checkpoint: int, context: RoundContex
 
 def _doubt(name: TableName, whys: tuple[str, ...], reason: str, context: RoundContext) -> None:
     place = context.manager.selection.routes.target(name)
-    found = TableResult(table=name, target=place, outcome=VerifyOutcome.DIFFERENT, structure=whys, reason=reason)
+    found = TableResult(
+        table=name, target=place, outcome=VerifyOutcome.DIFFERENT, structure=whys, reason=reason
+    )
     # Nobody has counted what it lacks.
     heal = heal_command(replace(found, missing=1), reaching(context.config.downstream))
     context.state.verified.doubt(key_of(name), replace(found, heal=heal).document())

@@ -56,7 +56,12 @@ def process_is_gone(holder: str) -> bool:
     """Return whether the holder was a process of this machine and space that has ended."""
     parts = holder.split("|")
     # The host's name alone would not do: containers share names and reuse small process numbers.
-    if len(parts) < _PARTS or parts[0] != socket.gethostname() or parts[1] != _place() or not parts[2].isdigit():
+    if (
+        len(parts) < _PARTS
+        or parts[0] != socket.gethostname()
+        or parts[1] != _place()
+        or not parts[2].isdigit()
+    ):
         return False
     # A reused number passes for the holder, which only costs the wait until its lease expires.
     try:
@@ -143,7 +148,13 @@ class Renewal:
             if self._failing_since is None:
                 self._failing_since = self._clock.now()
             since = utc_time(self._failing_since)
-            _log.warning("retry", what="lease renewal", since=since, wait=round(self._ttl / 3, 1), error=str(fault))
+            _log.warning(
+                "retry",
+                what="lease renewal",
+                since=since,
+                wait=round(self._ttl / 3, 1),
+                error=str(fault),
+            )
             return True
         except StorageConsumerError as fault:
             # Before `lost` is set, so that `check` does not blame another process.

@@ -124,7 +124,9 @@ class RoundLedger:
         Only what is applied ends there. What is listed, missed or remembered of the bucket goes by
         the storage checkpoint.
         """
-        return min(self.storage_checkpoint, self.context.config.limits.until or self.storage_checkpoint)
+        return min(
+            self.storage_checkpoint, self.context.config.limits.until or self.storage_checkpoint
+        )
 
     @property
     def files_left(self) -> int:
@@ -172,7 +174,8 @@ class RoundLedger:
             return "max-files"
         return (
             "max-seconds"
-            if limits.max_seconds and self.context.clock.monotonic() - self.began >= limits.max_seconds
+            if limits.max_seconds
+            and self.context.clock.monotonic() - self.began >= limits.max_seconds
             else ""
         )
 
@@ -229,14 +232,18 @@ class RoundLedger:
             joined=joined,
         )
 
-    def save_rows(self, tables: Iterable[TableConsumer], skipped: Mapping[str, Sequence[SkippedRows]]) -> None:
+    def save_rows(
+        self, tables: Iterable[TableConsumer], skipped: Mapping[str, Sequence[SkippedRows]]
+    ) -> None:
         """Store the progress of tables after their job for rows, with the finished files.
 
         `skipped`: table key → what was left out.
         """
         progress = self._progress(tables)
         self.context.state.progress.save(
-            tables=[replace(each, skipped=tuple(skipped.get(each.table_key, ()))) for each in progress],
+            tables=[
+                replace(each, skipped=tuple(skipped.get(each.table_key, ()))) for each in progress
+            ],
             sequences=self.context.manager.sequences.to_store(),
             checkpoint=0,
             storage_checkpoint=self.storage_checkpoint,
@@ -278,7 +285,9 @@ class RoundLedger:
         if joined := [
             table
             for table in manager.tables.values()
-            if table.status.joining and not table.status.blocked and table.checkpoint >= reached.running
+            if table.status.joining
+            and not table.status.blocked
+            and table.checkpoint >= reached.running
         ]:
             for table in joined:
                 table.join()
@@ -288,7 +297,9 @@ class RoundLedger:
         sequences = manager.sequences.to_store()
         # `lowest` can also go back, when the filter takes a table again. What the bucket has is
         # news also where all tables wait.
-        moved = reached.running > catalog.stored_checkpoint or reached.lowest != catalog.stored_lowest
+        moved = (
+            reached.running > catalog.stored_checkpoint or reached.lowest != catalog.stored_lowest
+        )
         if moved or sequences or self.storage_checkpoint > catalog.stored_reach:
             self.context.state.progress.save(
                 tables=(),
@@ -334,7 +345,9 @@ class RoundLedger:
             waits_for_statement = table.key in stuck and not table.status.blocked
             if waits_for_statement:
                 state, error = TableState.WAITING, stuck[table.key]
-            waits_for = "lock" if table.key in self.locked else "ddl" if waits_for_statement else "file"
+            waits_for = (
+                "lock" if table.key in self.locked else "ddl" if waits_for_statement else "file"
+            )
             # Those that did something, are halted or wait, and the views that are left out.
             if counts.rows or counts.files or counts.ddls or error or state in _STANDING:
                 tables.append(
@@ -353,7 +366,9 @@ class RoundLedger:
         # A table that only waits for a statement before its rows is not waiting by its state.
         waiting = {each.table for each in tables if each.state == TableState.WAITING}
         taken = [table for table in manager.tables.values() if not table.status.excluded]
-        states = Counter(str(TableState.WAITING if str(t.name) in waiting else t.status.shown) for t in taken)
+        states = Counter(
+            str(TableState.WAITING if str(t.name) in waiting else t.status.shown) for t in taken
+        )
         # Where they are being loaded, only the rest of that keeps these from going on.
         able = {table.key for table in taken if not table.status.is_halted}
         return RoundSummary(
@@ -363,7 +378,9 @@ class RoundLedger:
             written=self.written,
             checkpoint=reached.lowest,
             checkpoint_running=reached.running,
-            joining=tuple(table.checkpoint for table in manager.tables.values() if table.status.joining),
+            joining=tuple(
+                table.checkpoint for table in manager.tables.values() if table.status.joining
+            ),
             storage_checkpoint=self.storage_checkpoint,
             refused_checkpoint=self.refused_checkpoint,
             seconds=self.context.clock.monotonic() - self.began,
@@ -394,7 +411,9 @@ def _reached(manager: ConsumerManager, reach: int) -> Checkpoints:
     # loaded, no table is any further.
     found = checkpoints(tables, stored if is_all_apart(tables) else max(reach, stored))
     # All relevant tables have at least the feed's beginning, but not those of cancelled loads.
-    return Checkpoints(lowest=max(found.lowest, manager.floor), running=max(found.running, manager.floor))
+    return Checkpoints(
+        lowest=max(found.lowest, manager.floor), running=max(found.running, manager.floor)
+    )
 
 
 def _announce(table: TableConsumer) -> None:
@@ -404,7 +423,9 @@ def _announce(table: TableConsumer) -> None:
     _log.error("table_halted", **fields, error=table.status.error)
 
 
-def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdated: bool = False) -> TableProgress:
+def progress_of(
+    table: TableConsumer, manager: ConsumerManager, *, may_be_outdated: bool = False
+) -> TableProgress:
     """Return what to store of a table; `may_be_outdated`: see `TableProgress`."""
     return TableProgress(
         table_key=table.key,

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from storage_consumer.clock import some_of
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundContext
-from storage_consumer.driver.loading import database_steps, refuse_unmade, statement_of, surroundings_of
+from storage_consumer.driver.loading import (
+    database_steps,
+    refuse_unmade,
+    statement_of,
+    surroundings_of,
+)
 from storage_consumer.driver.open_copies import LoadingState, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.remedies import load_command, table_command
 from storage_consumer.errors import ConfigError, ExportUnfinished, StorageUnavailable, TableError
@@ -53,7 +58,9 @@ class LoadStarts:
     context: RoundContext
     loading: LoadingState
 
-    def made(self, make_copy: Callable[[Callable[[Sequence[TableName]], object]], str], seen: int) -> str:
+    def made(
+        self, make_copy: Callable[[Callable[[Sequence[TableName]], object]], str], seen: int
+    ) -> str:
         """Make an export and return its URI; first raise `ConfigError` if it would be unusable."""
         config = self.context.config
         if not config.upstream.tells_time:
@@ -84,12 +91,19 @@ class LoadStarts:
         if why := future or gap_proof(copy.snapshot, self.context.config.loading.start_ts, seen):
             raise ConfigError(f"--dump {uri}: {why}")
         # Of a changefeed that began at the copy's very TSO, all rows are from after the copy.
-        if not self.context.config.upstream.tells_time and self.context.config.loading.start_ts != copy.snapshot:
+        if (
+            not self.context.config.upstream.tells_time
+            and self.context.config.loading.start_ts != copy.snapshot
+        ):
             raise ConfigError(
                 f"--dump {uri}: {no_commit_ts('the bucket')}. Or begin with a copy as of the changefeed's very start-ts"
             )
         selection = self.context.manager.selection
-        wanted = [key for key, table in copy.tables.items() if not selection.filter.leaves_out(table.definition.name)]
+        wanted = [
+            key
+            for key, table in copy.tables.items()
+            if not selection.filter.leaves_out(table.definition.name)
+        ]
         names = [copy.tables[key].definition.name for key in wanted]
         refuse_shared_places(names, selection)
         try:
@@ -133,11 +147,17 @@ class LoadStarts:
         for step in steps:
             surroundings = surroundings_of(step, copy, context)
             try:
-                self.loading.ddl.run(prepared(step, context.manager, context.target), surroundings, ())
+                self.loading.ddl.run(
+                    prepared(step, context.manager, context.target), surroundings, ()
+                )
             except TableError as fault:
-                raise ConfigError(f"the database {step.name.schema} of the copy cannot be created: {fault}") from fault
+                raise ConfigError(
+                    f"the database {step.name.schema} of the copy cannot be created: {fault}"
+                ) from fault
         loads = loads_to_begin(uri, copy, wanted, load_id, replaces=False)
-        self.context.state.loads.begin(loads, by=by, floor=copy.snapshot, places=self._places(loads))
+        self.context.state.loads.begin(
+            loads, by=by, floor=copy.snapshot, places=self._places(loads)
+        )
         for note in copy.notes:
             _log.warning("notice", text=f"{uri}: {note}")
         self._log(loads)
@@ -146,7 +166,10 @@ class LoadStarts:
         if len(empty) == len(tables):
             _warn_of_empty(tables)
         elif empty:
-            _log.warning("notice", text=_NO_DATA_FILE.format(uri, len(empty), len(tables), some_of(empty, _NAMED)))
+            _log.warning(
+                "notice",
+                text=_NO_DATA_FILE.format(uri, len(empty), len(tables), some_of(empty, _NAMED)),
+            )
 
     def end_left_out(self, restart: Restart) -> bool:
         """End loads of tables left out since they began; return whether there are any.
@@ -155,9 +178,15 @@ class LoadStarts:
         another copy.
         """
         begun = (LoadPhase.LOADING, LoadPhase.JOINING)
-        ended = [load for key, load in restart.loads.items() if load.phase in begun and key in restart.excluded]
+        ended = [
+            load
+            for key, load in restart.loads.items()
+            if load.phase in begun and key in restart.excluded
+        ]
         for load in ended:
-            why = _LEFT_OUT.format(load.name, load_command(load.name, self.context.config.downstream))
+            why = _LEFT_OUT.format(
+                load.name, load_command(load.name, self.context.config.downstream)
+            )
             self.context.state.loads.cancel(load, why)
             _log.error("load_refused", table=str(load.name), error=why)
         return bool(ended)
@@ -178,7 +207,10 @@ class LoadStarts:
         return False
 
     def _answers(self, load: Load) -> bool:
-        return self.loading.answered(load, self.context.clock, self.context.config.downstream) is not None
+        return (
+            self.loading.answered(load, self.context.clock, self.context.config.downstream)
+            is not None
+        )
 
     def _statement_before(self, load: Load, busy: Collection[str]) -> str:
         """Return a statement that may still touch a load's table but will end, or "".
@@ -249,7 +281,11 @@ class LoadStarts:
         # The names in bucket and target of all other tables that are there; those that an operator
         # has left out stay as they are.
         occupied = [names for key, names in restart.targets.items() if key != load.table_key]
-        skipped = [manager.tables[k].name for k in restart.skipped if k in manager.tables and k != load.table_key]
+        skipped = [
+            manager.tables[k].name
+            for k in restart.skipped
+            if k in manager.tables and k != load.table_key
+        ]
         occupied += [(name, selection.routes.target(name)) for name in skipped]
         refuse_shared_places([load.name], selection, occupied)
         checkpoint = restart.tables.get(load.table_key, 0)
@@ -259,18 +295,24 @@ class LoadStarts:
         if why := refused_future(copy.snapshot, self.context.clock.now(), storage_checkpoint):
             raise ConfigError(f"{load.source}: {why}")
         if why := _too_old(load, copy.snapshot, checkpoint, restart):
-            raise ConfigError(f"the copy of {load.name} in {load.source} is as of {copy.snapshot}, but {why}")
+            raise ConfigError(
+                f"the copy of {load.name} in {load.source} is as of {copy.snapshot}, but {why}"
+            )
         # What has been applied came from the bucket, so the changefeed began before it.
         start_ts = 0 if checkpoint else self.context.config.loading.start_ts
         if gap := gap_proof(copy.snapshot, start_ts, checkpoint or storage_checkpoint):
             raise ConfigError(f"{load.source}: {gap}")
         if not load.replaces:
-            self._refuse_rows([load.name], "To put the copy in its place, request it with --replace")
+            self._refuse_rows(
+                [load.name], "To put the copy in its place, request it with --replace"
+            )
         # One that is skipped is so until its load begins.
         elif load.table_key not in restart.skipped:
             create = statement_of(load, copy.tables[load.table_key].definition)
             refuse_unmade(create, manager, self.context.target)
-        (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
+        (found,) = loads_to_begin(
+            load.source, copy, [load.table_key], load.load_id, replaces=load.replaces
+        )
         return replace(found, load_id=load.load_id, phase=LoadPhase.LOADING)
 
     def _refuse_rows(self, names: Iterable[TableName], remedy: str) -> None:
@@ -283,7 +325,9 @@ class LoadStarts:
             raise ConfigError(
                 f"the target already has {some_of(sorted(views), _NAMED)}, where the copy has to create it. {remedy}"
             )
-        if full := [str(found.name) for found in there.values() if self.loading.has_rows(found.name)]:
+        if full := [
+            str(found.name) for found in there.values() if self.loading.has_rows(found.name)
+        ]:
             raise ConfigError(
                 f"the target already has rows in {some_of(sorted(full), _NAMED)}: a copy is loaded into empty tables. {remedy}"
             )

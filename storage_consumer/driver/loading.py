@@ -83,7 +83,11 @@ class LoadJobs:
             if load.load_id not in self.loading.created:
                 self._copy_of(load)
         ready = [load for load in self._open() if self._is_ready(load)]
-        sizes = [(load, tuple(part.size for part in self._table(load).parts)) for load in ready if not load.is_written]
+        sizes = [
+            (load, tuple(part.size for part in self._table(load).parts))
+            for load in ready
+            if not load.is_written
+        ]
         seconds = _ALONE if is_all_apart(self.context.manager.tables.values()) else _BESIDE_OTHERS
         most, pace = int(self.loading.rate * seconds), self.context.config.tuning.rows_per_second
         most = min(most, pace * JOB_SECONDS * ROW_BYTES["dump-sql"]) if pace else most
@@ -150,10 +154,20 @@ class LoadJobs:
         tables, loads = self.context.manager.tables, []
         for load in self.loading.loads.values():
             table = tables.get(load.table_key)
-            if table is not None and table.status.state == TableState.LOADING and not table.status.excluded:
+            if (
+                table is not None
+                and table.status.state == TableState.LOADING
+                and not table.status.excluded
+            ):
                 loads.append(load)
-        order = {key: place for copy in self.loading.copies.values() for place, key in enumerate(copy.tables)}
-        return sorted(loads, key=lambda load: (load.is_view, load.size, order.get(load.table_key, 0)))
+        order = {
+            key: place
+            for copy in self.loading.copies.values()
+            for place, key in enumerate(copy.tables)
+        }
+        return sorted(
+            loads, key=lambda load: (load.is_view, load.size, order.get(load.table_key, 0))
+        )
 
     def _table(self, load: Load) -> CopiedTable:
         return self.loading.copy_at(load.source).tables[load.table_key]
@@ -176,7 +190,11 @@ class LoadJobs:
                 if not self.ledger.should_continue():
                     return False
                 surroundings = surroundings_of(step, copy, self.context)
-                fields = {"table": str(ready.name), "version": step.version, "query": ready.definition.query}
+                fields = {
+                    "table": str(ready.name),
+                    "version": step.version,
+                    "query": ready.definition.query,
+                }
                 self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
                 # A copy may have thousands of tables, each of which is told when it has its rows.
                 _log.debug("ddl_started", **fields)
@@ -201,11 +219,17 @@ class LoadJobs:
             copy = self.loading.answered(load, self.context.clock, downstream)
         except ConfigError as fault:
             ways = copy_again(load.name, downstream)
-            self.ledger.halt(load.table_key, _NO_COPY.format(load.source, load.name, fault, ways), kind="file")
+            self.ledger.halt(
+                load.table_key, _NO_COPY.format(load.source, load.name, fault, ways), kind="file"
+            )
             return None
-        if copy is not None and (copy.identity != load.identity or load.table_key not in copy.tables):
+        if copy is not None and (
+            copy.identity != load.identity or load.table_key not in copy.tables
+        ):
             ways = copy_again(load.name, downstream)
-            self.ledger.halt(load.table_key, _OTHER_COPY.format(load.source, load.name, ways), kind="file")
+            self.ledger.halt(
+                load.table_key, _OTHER_COPY.format(load.source, load.name, ways), kind="file"
+            )
             return None
         return copy
 
@@ -214,12 +238,18 @@ class LoadJobs:
         table, name = copy.tables[load.table_key], load.name
         manager, target = self.context.manager, self.context.target
         own = copy.databases.get(folded_name(name.schema))
-        steps = database_steps(f"{OF_LOADS}{load.load_id}", [own] if own is not None else [], manager, target)
+        steps = database_steps(
+            f"{OF_LOADS}{load.load_id}", [own] if own is not None else [], manager, target
+        )
         there = described([name], manager, target).get(name.folded())
         journal, create = self.context.state.journal, statement_of(load, table.definition)
         drop_table = _emptying(load, table.definition, DdlKind.DROP_TABLE)
         drop_view = _emptying(load, table.definition, DdlKind.DROP_VIEW)
-        begun = [(drop, entry.state) for drop in (drop_table, drop_view) if (entry := journal.entry(drop)) is not None]
+        begun = [
+            (drop, entry.state)
+            for drop in (drop_table, drop_view)
+            if (entry := journal.entry(drop)) is not None
+        ]
         # Whether it took effect is not known yet, and no load ends beside such a statement.
         if in_doubt := [drop for drop, state in begun if state == STARTED]:
             return [*steps, *in_doubt, create]
@@ -240,10 +270,15 @@ class LoadJobs:
             # They came after the load was found to begin with an empty table.
             if not (begun or load.replaces) and self.loading.has_rows(there.name):
                 raise NotReplicable(
-                    _ROWS_CAME.format(there.name), ways=(("to cancel the load", f"load cancel {table_flag(name)}"),)
+                    _ROWS_CAME.format(there.name),
+                    ways=(("to cancel the load", f"load cancel {table_flag(name)}"),),
                 )
             return [*steps, drop_table, create]
-        return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
+        return (
+            [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)]
+            if load.replaces
+            else steps
+        )
 
     def _is_as_copied(self, load: Load, copy: OpenCopy, there: TargetTable) -> bool:
         """Return whether a target's table can take the copy as it is, and what follows it.
@@ -253,7 +288,9 @@ class LoadJobs:
         """
         wanted = copy.tables[load.table_key].definition
         columns = [folded_name(column.name) for column in wanted.columns]
-        if columns != [folded_name(column.name) for column in there.columns if not column.generated]:
+        if columns != [
+            folded_name(column.name) for column in there.columns if not column.generated
+        ]:
             return False
         # Unknown of a table made by others: its keys, collations, expressions and triggers.
         if not self.loading.is_ours(there.name):
@@ -271,13 +308,17 @@ class LoadJobs:
         if load.low <= manager.floor:
             return True
         may_come = self.ledger.reach <= load.low
-        if may_come or any(s.table_key == load.table_key and s.version <= load.low for s in manager.backlog):
+        if may_come or any(
+            s.table_key == load.table_key and s.version <= load.low for s in manager.backlog
+        ):
             return False
         # What was passed over while the table was left out shows in nothing else, such as a key
         # that the source has dropped.
         table = manager.tables[load.table_key]
         for step in table.timeline.statements(table.copies.copied_at + 1, load.low):
-            entry = self.context.state.journal.entry(step) if manager.backlog.has_run(step) else None
+            entry = (
+                self.context.state.journal.entry(step) if manager.backlog.has_run(step) else None
+            )
             if entry is None or entry.state != DONE:
                 return False
         return True
@@ -298,7 +339,9 @@ class LoadJobs:
         if version := next((version for version in creating if 0 < first < version), 0):
             downstream = self.context.config.downstream
             ways = table_command("skip", load.name, downstream), load_command(load.name, downstream)
-            self.ledger.halt(load.table_key, _HOLDS_DATABASE.format(schema, version, *ways), kind="ddl")
+            self.ledger.halt(
+                load.table_key, _HOLDS_DATABASE.format(schema, version, *ways), kind="ddl"
+            )
             return True
         # What a feed began with holds the statements before it.
         if load.low <= manager.floor:
@@ -351,7 +394,11 @@ def database_steps(
         if not routes.splits(made.name.schema):
             places.setdefault(routes.target(made.name).folded(), made)
     there = target.existing(places) if places else {}
-    return [_copied(folder, key_of(made.name), made) for place, made in places.items() if place not in there]
+    return [
+        _copied(folder, key_of(made.name), made)
+        for place, made in places.items()
+        if place not in there
+    ]
 
 
 def surroundings_of(step: DdlStep, copy: OpenCopy, context: RoundContext) -> DdlContext:
@@ -368,7 +415,11 @@ def surroundings_of(step: DdlStep, copy: OpenCopy, context: RoundContext) -> Ddl
 
 def _copied(folder: str, table_key: str, definition: TableDefinition) -> DdlStep:
     """Return a copy's statement; `folder`: its journal identity's, beside the bucket's own."""
-    return DdlStep(table_dir=f"{folder}/{key_of(definition.name)}"[:500], table_key=table_key, definition=definition)
+    return DdlStep(
+        table_dir=f"{folder}/{key_of(definition.name)}"[:500],
+        table_key=table_key,
+        definition=definition,
+    )
 
 
 def _tells_less_apart(there: TargetTable, create: str) -> bool:
@@ -387,10 +438,12 @@ def _tells_less_apart(there: TargetTable, create: str) -> bool:
         # Rows that differ in a known key's columns differ in one that has all of them, and as many
         # of their characters.
         lengths = {
-            folded_name(name): prefix or math.inf for name, prefix in zip(key.columns, key.prefixes, strict=True)
+            folded_name(name): prefix or math.inf
+            for name, prefix in zip(key.columns, key.prefixes, strict=True)
         }
         if not any(
-            all(lengths.get(name, 0) >= (length or math.inf) for name, length in known.items()) for known in wanted
+            all(lengths.get(name, 0) >= (length or math.inf) for name, length in known.items())
+            for known in wanted
         ):
             return True
     return False
@@ -405,4 +458,6 @@ def _emptying(load: Load, wanted: TableDefinition, kind: DdlKind) -> DdlStep:
     """Return the statement that makes room for a copy: it empties or drops table or view."""
     query = f"{_EMPTYING[kind]} {quote(wanted.name.schema)}.{quote(wanted.name.table)}"
     # Another checksum than the CREATE's, which has the same version.
-    return statement_of(load, replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ kind))
+    return statement_of(
+        load, replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ kind)
+    )

@@ -13,7 +13,14 @@ from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.decode.values import utc_of, zone_caveat
 from storage_consumer.driver.remedies import cancel_command
 from storage_consumer.errors import ExportRefused, StorageUnavailable
-from storage_consumer.model import DdlKind, StoredObject, TableColumn, TableDefinition, TableName, folded_name
+from storage_consumer.model import (
+    DdlKind,
+    StoredObject,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    folded_name,
+)
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import Ddl
@@ -161,7 +168,9 @@ class LoadingState:
         return 1 + list(self.copies).index(uri)
 
 
-def loads_to_begin(uri: str, copy: OpenCopy, wanted: Iterable[str], load_id: str, *, replaces: bool) -> list[Load]:
+def loads_to_begin(
+    uri: str, copy: OpenCopy, wanted: Iterable[str], load_id: str, *, replaces: bool
+) -> list[Load]:
     """Return the loads of these tables of a copy, by table key."""
     found: list[Load] = []
     for key in wanted:
@@ -204,7 +213,10 @@ def copy_of(export: Export, origin: Upstream) -> OpenCopy:
         origin=origin,
         databases={folded_name(database.name.schema): database for database in export.databases},
         # After the tables: each view after those that it selects from.
-        tables={**tables, **{key_of(view.name): CopiedTable(definition=view) for view in export.views}},
+        tables={
+            **tables,
+            **{key_of(view.name): CopiedTable(definition=view) for view in export.views},
+        },
         notes=(*export.notes, *filter(None, [zone_caveat(origin.time_zone)])),
     )
 

@@ -20,7 +20,9 @@ _AGAIN: tuple[Verb, Verb] = ("pause", "reload-done")
 
 def ways_on(step: DdlStep, downstream: Downstream) -> str:
     """Return the next steps after a statement stopped its table; hide passwords of URIs."""
-    done, skip, instead = (ddl_command(verb, step, downstream) for verb in ("done", "skip", "replace"))
+    done, skip, instead = (
+        ddl_command(verb, step, downstream) for verb in ("done", "skip", "replace")
+    )
     return (
         f"Next steps: if you ran it manually: {done} -- to skip it: {skip} -- to run another statement instead: "
         f"{instead} --sql '...'"
@@ -53,7 +55,9 @@ def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
 
 def quarantine_ways(name: TableName, downstream: Downstream) -> str:
     """Return how an operator gets the rows of a table out of the quarantine, and the table on."""
-    retry, drop = (command(f"quarantine {verb} {table_flag(name)}", downstream) for verb in ("retry", "drop"))
+    retry, drop = (
+        command(f"quarantine {verb} {table_flag(name)}", downstream) for verb in ("retry", "drop")
+    )
     return f"To try them again, run: {retry} -- to give them up: {drop} -- then: {table_command('resume', name, downstream)}"
 
 

@@ -53,8 +53,12 @@ class Intake:
         manager = self.context.manager
         self._warn(poll)
         if poll.changed:
-            self.ledger.skipped["object: content changed under a known name, read again"] += poll.changed
-        self.ledger.skipped.update({f"object: {reason}": count for reason, count in poll.ignored.items()})
+            self.ledger.skipped["object: content changed under a known name, read again"] += (
+                poll.changed
+            )
+        self.ledger.skipped.update(
+            {f"object: {reason}": count for reason, count in poll.ignored.items()}
+        )
         # Before anything is dispatched: tables that waited get another try with what is new.
         manager.new_round(tso_of(self.context.clock.now()))
         placed = self._definitions(poll)
@@ -72,7 +76,9 @@ class Intake:
         if not manager.catalog.stored_checkpoint:
             due = [step for step in manager.backlog if step.version <= reached]
             if lacking := {str(step.name) for step in bare(due, manager, self.context.target)}:
-                raise ConfigError(f"{BEFORE_FEED.format(some_of(sorted(lacking), _NAMED))}. {_BEGINNINGS}")
+                raise ConfigError(
+                    f"{BEFORE_FEED.format(some_of(sorted(lacking), _NAMED))}. {_BEGINNINGS}"
+                )
         self._pass_over()
         self._let_go_of_dropped()
         # Progress of tables and files that the poll changed.
@@ -97,7 +103,9 @@ class Intake:
         there = described(gone, manager, self.context.target) if gone else {}
         for step, name in zip(covered, names, strict=True):
             # In the journal a covered statement is done, so that no later start queues it again.
-            self.context.state.journal.copied(step, copied_at(step, manager.tables, manager.touches.of))
+            self.context.state.journal.copied(
+                step, copied_at(step, manager.tables, manager.touches.of)
+            )
             if name is not None and name.folded() in there:
                 text = (
                     f"the source has had no table {name} since version {step.version}. The statement of that version was "
@@ -106,7 +114,9 @@ class Intake:
                 )
                 _log.warning("storage_warning", text=text)
         # Those that the copy lacks with which the feed began.
-        older = manager.unbased.missing(reached, manager.tables, manager.lifetimes, manager.catalog.command)
+        older = manager.unbased.missing(
+            reached, manager.tables, manager.lifetimes, manager.catalog.command
+        )
         for key, error in older.items():
             self.ledger.halt(key, error, kind="schema")
         # Last, since what was read just now may have closed a gap.
@@ -180,7 +190,10 @@ class Intake:
             return read.content
         if not isinstance(read.content, FilesMissing):
             raise read.content
-        file, kept = read.file, self.context.state.history.kept(read.file.table_dir, read.file.version)
+        file, kept = (
+            read.file,
+            self.context.state.history.kept(read.file.table_dir, read.file.version),
+        )
         # A version directory may have several schema files; this one's name says which counts.
         same = [definition for definition in kept if file.checksum in (None, definition.checksum)]
         if not same:
@@ -206,9 +219,13 @@ class Intake:
         """Skip what the filter leaves out; halt tables whose target name is taken or reserved."""
         manager = self.context.manager
         if left_out := manager.left_out_files:
-            self.ledger.skipped["object: data file of a table that the filter leaves out"] += left_out
+            self.ledger.skipped["object: data file of a table that the filter leaves out"] += (
+                left_out
+            )
         if skipped := manager.skipped_files:
-            self.ledger.skipped["object: data file of a table that is skipped by an operator"] += skipped
+            self.ledger.skipped["object: data file of a table that is skipped by an operator"] += (
+                skipped
+            )
         if left_out or skipped:
             self.context.reader.leave_out(manager.catalog.left_out_directories())
         for key, error in manager.refuse_places().items():
@@ -218,7 +235,9 @@ class Intake:
     def _let_go_of_dropped(self) -> None:
         """End halts of tables dropped while filtered out; not while the target has old rows."""
         manager = self.context.manager
-        dropped = {t.key: v for t in manager.tables.values() if (v := dropped_unseen(t, manager.lifetimes))}
+        dropped = {
+            t.key: v for t in manager.tables.values() if (v := dropped_unseen(t, manager.lifetimes))
+        }
         routes = manager.selection.routes
         names = {key: routes.target(manager.tables[key].name) for key in dropped}
         there = self.context.target.existing(names.values()) if names else {}
@@ -239,9 +258,7 @@ class Intake:
 
 def _log_vanished(kept: Sequence[TableDefinition]) -> None:
     for definition in kept:
-        text = (
-            "the bucket has the file no more, or keeps it in an archive; its copy in the state schema is used instead"
-        )
+        text = "the bucket has the file no more, or keeps it in an archive; its copy in the state schema is used instead"
         _log.warning("schema_warning", text=text, path=definition.path, version=definition.version)
 
 
@@ -275,7 +292,10 @@ def run_round(
     # Statements at exactly the checkpoint may still be missing from the bucket. One of them that
     # ran shows that all were stored.
     is_stable = (
-        take_last_ddl or reach < checkpoint or checkpoint == stable_checkpoint or manager.backlog.is_half_done(reach)
+        take_last_ddl
+        or reach < checkpoint
+        or checkpoint == stable_checkpoint
+        or manager.backlog.is_half_done(reach)
     )
     rows = RowJobs(context, ledger)
     ddls = DdlScheduler(context, ledger, rows)
@@ -295,7 +315,9 @@ def run_round(
     if not ledger.ended_early:
         stuck = manager.stuck(reach, is_stable=reach < checkpoint) | ddls.still_running()
         # A statement at exactly that ts may still come, unless the storage checkpoint passed it.
-        is_there = is_stable and not unreached(manager.tables, manager.touches.pending(), reach, stuck)
+        is_there = is_stable and not unreached(
+            manager.tables, manager.touches.pending(), reach, stuck
+        )
         ledger.reached_until = is_there and reach == context.config.limits.until
     summary = ledger.summary(reached, stuck)
     context.progress.round_finished(summary)
@@ -303,7 +325,12 @@ def run_round(
 
 
 def _apply(
-    context: RoundContext, ledger: RoundLedger, work: tuple[RowJobs, DdlScheduler], *, is_stable: bool, to_the_end: bool
+    context: RoundContext,
+    ledger: RoundLedger,
+    work: tuple[RowJobs, DdlScheduler],
+    *,
+    is_stable: bool,
+    to_the_end: bool,
 ) -> None:
     """Do wave after wave, until nothing more can be done, or the round ends early.
 
@@ -311,7 +338,11 @@ def _apply(
     whether to wait for every statement, and to load all tables.
     """
     rows, ddls = work
-    loads = LoadJobs(context, ledger, context.loading, rows.fence) if context.loading is not None else None
+    loads = (
+        LoadJobs(context, ledger, context.loading, rows.fence)
+        if context.loading is not None
+        else None
+    )
     has_loaded = False
     while ledger.should_continue():
         # What ended meanwhile moves its tables: the wave has to be planned from where they are now.
@@ -334,7 +365,9 @@ def _apply(
         if not (wave.rows or copied):
             break
         # The bucket is polled again before more parts are loaded, so that the other tables keep up.
-        is_due = context.clock.monotonic() - ledger.began >= context.config.tuning.flush_interval / 2
+        is_due = (
+            context.clock.monotonic() - ledger.began >= context.config.tuning.flush_interval / 2
+        )
         if is_due and has_loaded and not (wave.rows or to_the_end):
             ledger.goes_on = True
             break

@@ -11,7 +11,12 @@ from storage_consumer.config.table_filter import skipped_in, table_rules
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.doubts import doubt_late, with_doubt
 from storage_consumer.driver.ledger import RoundContext, RoundLedger
-from storage_consumer.driver.remedies import missing_table, quarantine_ways, reason_of, table_command
+from storage_consumer.driver.remedies import (
+    missing_table,
+    quarantine_ways,
+    reason_of,
+    table_command,
+)
 from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.model import SkippedRows, TableName, latest_tso
 from storage_consumer.plan.steps import DdlStep, RowStep
@@ -77,17 +82,28 @@ class RowJobs:
         by_table = self._run(planned)
         # All rows' former states are gone or replaced by now: what blocks a row stays there.
         if again := [
-            (step, replace(plan, is_settled=True, has_entries=plan.has_entries or plan.quarantine is not None))
+            (
+                step,
+                replace(
+                    plan,
+                    is_settled=True,
+                    has_entries=plan.has_entries or plan.quarantine is not None,
+                ),
+            )
             for step, plan in planned
             if is_blocked(by_table[plan.index])
         ]:
             by_table |= self._run(again)
-        outcomes = [(step, plan, table_outcome(step, by_table[plan.index])) for step, plan in planned]
+        outcomes = [
+            (step, plan, table_outcome(step, by_table[plan.index])) for step, plan in planned
+        ]
         for step, plan, outcome in outcomes:
             rows = outcome.quarantined
             # A bucket that ended with an error does not tell what it quarantined before that.
             if rows or (plan.quarantine and outcome.error):
-                self.context.manager.quarantined.note(step.table_key, len(rows), key_signature(plan))
+                self.context.manager.quarantined.note(
+                    step.table_key, len(rows), key_signature(plan)
+                )
             if rows:
                 self.ledger.skipped[QUARANTINED] += len(rows)
                 first = rows[0]
@@ -102,7 +118,11 @@ class RowJobs:
                     error=first.reason,
                 )
         tables = self.context.manager.tables
-        moved = [tables[step.table_key] for step, _, outcome in outcomes if self._acknowledge(step, outcome)]
+        moved = [
+            tables[step.table_key]
+            for step, _, outcome in outcomes
+            if self._acknowledge(step, outcome)
+        ]
         # The rows are committed. After a crash before this the same job runs again: last states are
         # idempotent, and keyless tables have moved their stored checkpoints with their rows.
         self.ledger.save_rows(moved, self._skipped(outcomes, noted))
@@ -110,7 +130,9 @@ class RowJobs:
             self.ledger.steps += 1
         return frozenset(table.key for table in moved if not table.status.is_halted)
 
-    def _skipped(self, outcomes: Iterable[_Ended], noted: Iterable[SkippedRows]) -> dict[str, list[SkippedRows]]:
+    def _skipped(
+        self, outcomes: Iterable[_Ended], noted: Iterable[SkippedRows]
+    ) -> dict[str, list[SkippedRows]]:
         """Count what was left out of tables that went on, by key; `noted`: before the job."""
         found = {}
         for step, _, outcome in outcomes:
@@ -149,11 +171,15 @@ class RowJobs:
             load_data=context.server_info.load_data and config.tuning.local_infile,
             max_packet=context.server_info.max_packet,
             rows_per_second=pace,
-            title=job_title(self.ledger.number, self._waves, [str(step.name) for step, _ in planned], files),
+            title=job_title(
+                self.ledger.number, self._waves, [str(step.name) for step, _ in planned], files
+            ),
         )
         # From here on tasks exist that may still write after the job ended or failed.
         self._may_be_late = True
-        by_table: dict[int, list[FileReport | WriteReport]] = {plan.index: [] for _, plan in planned}
+        by_table: dict[int, list[FileReport | WriteReport]] = {
+            plan.index: [] for _, plan in planned
+        }
         for report in self.context.pipeline.run(spec, files, self.context.progress):
             by_table[report.table].append(report)
         return by_table
@@ -183,7 +209,9 @@ class RowJobs:
 
     def _planned(self, steps: Sequence[RowStep]) -> list[_Planned]:
         """Return each step with its tasks' plan; halt tables whose rows do not fit the target."""
-        names = [name for step in steps for name in (step.name, step.early_name) if name is not None]
+        names = [
+            name for step in steps for name in (step.name, step.early_name) if name is not None
+        ]
         wanted = {name.folded(): name for name in names}
         missing = [name for folded, name in wanted.items() if folded not in self._known]
         self._known |= described(missing, self.context.manager, self.context.target)
@@ -226,12 +254,20 @@ class RowJobs:
                     f"came there. {quarantine_ways(name, self.context.config.downstream)}"
                 )
             rule = None
-            if tuning.quarantine and table_rules(tuning.quarantine).matches(name.schema, name.table):
+            if tuning.quarantine and table_rules(tuning.quarantine).matches(
+                name.schema, name.table
+            ):
                 paths = tuple(file.stored.path for file in in_sequence(step))
                 rule = Quarantine(limit=tuning.quarantine_limit, paths=paths, as_of=step.as_of)
-            return replace(plan, quarantine=rule, has_entries=entries is not None) if rule or entries else plan
+            return (
+                replace(plan, quarantine=rule, has_entries=entries is not None)
+                if rule or entries
+                else plan
+            )
         place = self.context.manager.selection.routes.target(step.name)
-        return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))
+        return unread_work(
+            index, step, upstream, missing_table(step.name, place, self.context.config.downstream)
+        )
 
     # its outcome
 
@@ -243,12 +279,18 @@ class RowJobs:
         ledger = self.ledger
         ledger.written += outcome.written
         ledger.counts[step.table_key].files += len(outcome.files)
-        ledger.size += sum(file.stored.size for file in step.files if file.stored.path in outcome.files)
+        ledger.size += sum(
+            file.stored.size for file in step.files if file.stored.path in outcome.files
+        )
         rest_of = self.context.manager.sequences.rest
         for report in outcome.files.values():
             # What comes after a part of the rows, or after a statement, is yet to be written.
             if step.commit_range.high >= ledger.reach:
-                border = "the storage checkpoint" if ledger.reach == ledger.storage_checkpoint else "--until"
+                border = (
+                    "the storage checkpoint"
+                    if ledger.reach == ledger.storage_checkpoint
+                    else "--until"
+                )
                 ledger.skipped[f"row: beyond {border}"] += report.later
         # Rows of a file that is read again for those after them are no deliveries of their own.
         reread = {file.stored.path for file in step.files if rest_of(file)}
@@ -257,9 +299,13 @@ class RowJobs:
         )
         error = outcome.error
         if not error:
-            if unread := [file.stored.path for file in step.files if file.stored.path not in outcome.files]:
+            if unread := [
+                file.stored.path for file in step.files if file.stored.path not in outcome.files
+            ]:
                 raise RuntimeError(f"the job gave no report for {unread[0]} ({len(unread)} files)")
-            ledger.counts[step.table_key].rows += sum(report.applied for report in outcome.files.values())
+            ledger.counts[step.table_key].rows += sum(
+                report.applied for report in outcome.files.values()
+            )
             # A copy's parts have no commit-ts: `LoadJobs` stores how far a load is.
             if not step.origin:
                 self._finish(step, outcome)
@@ -299,14 +345,18 @@ class RowJobs:
         # A copy may be from after the next statement, or from before that of `current`.
         if not (step.dropped or step.is_before_structure):
             soon, upcoming = step.early_name, step.upcoming
-            error = with_doubt(error, step.name, step.current, self.context, soon=soon, or_as=upcoming)
+            error = with_doubt(
+                error, step.name, step.current, self.context, soon=soon, or_as=upcoming
+            )
         self.ledger.halt(step.table_key, error, kind=kind, save=save)
 
 
 def _early_writes(plans: Iterable[TablePlan]) -> dict[str, int]:
     """Return table key → range's end, of tables whose rows show before their checkpoint moves."""
     # The events of a keyless table commit together with its checkpoint.
-    return {plan.table_key: plan.commit_range.high for plan in plans if plan.mode is not Mode.KEYLESS}
+    return {
+        plan.table_key: plan.commit_range.high for plan in plans if plan.mode is not Mode.KEYLESS
+    }
 
 
 def files_of(step: RowStep, index: int) -> Iterator[JobFile]:

@@ -103,7 +103,9 @@ def wait_for_metadata(
     return False
 
 
-def manager_of(config: Config, restart: Restart, storage_checkpoint: int, now: float) -> ConsumerManager:
+def manager_of(
+    config: Config, restart: Restart, storage_checkpoint: int, now: float
+) -> ConsumerManager:
     """Return the manager; raise `ConfigError` if these settings cannot continue the state.
 
     `storage_checkpoint` is the highest that any run has seen, `now` seconds since 1970-01-01 UTC by
@@ -250,7 +252,10 @@ class ConsumerService:
                 key: load for key, load in restart.loads.items() if load.phase == LoadPhase.LOADING
             }
         context.reader.resume(
-            self._storage_floor, restart.done, self._state.history.known_versions(), applied=restart.lowest
+            self._storage_floor,
+            restart.done,
+            self._state.history.known_versions(),
+            applied=restart.lowest,
         )
         return context
 
@@ -265,19 +270,28 @@ class ConsumerService:
         if given.dump and not (is_new or restart.floor):
             # With --source the place of the export may be one that nobody gave.
             is_made = context.loading is not None and context.loading.make_copy is not None
-            _log.warning("notice", text=_BEGAN_WITHOUT.format("--source" if is_made else f"--dump {given.dump}"))
+            _log.warning(
+                "notice",
+                text=_BEGAN_WITHOUT.format("--source" if is_made else f"--dump {given.dump}"),
+            )
         if context.loading is None:
             return False
         starts = LoadStarts(context, context.loading)
         if is_new and given.dump:
             # Before an export is made: what the changefeed has written shows that it began earlier.
             seen = context.reader.checkpoint_now()
-            uri = given.dump if context.loading.make_copy is None else starts.made(context.loading.make_copy, seen)
+            uri = (
+                given.dump
+                if context.loading.make_copy is None
+                else starts.made(context.loading.make_copy, seen)
+            )
             starts.begin_feed(uri, seen, by=readable(self._me))
             return True
         ended = starts.end_left_out(restart)
         # What was just read has no names yet to show a table that a running statement touches.
-        began = starts.begin_requested(restart, self._touched if context.ddl_workers.running else ())
+        began = starts.begin_requested(
+            restart, self._touched if context.ddl_workers.running else ()
+        )
         return ended or began
 
     def _read(self) -> tuple[RoundContext, Restart]:
@@ -342,9 +356,15 @@ class ConsumerService:
 
     def _apply_decisions(self) -> bool:
         """Apply operators' decisions about tables to the state; return whether any took effect."""
-        found = self._state.decisions.apply_to_tables(self._busy(), tells_time=self._config.upstream.tells_time)
+        found = self._state.decisions.apply_to_tables(
+            self._busy(), tells_time=self._config.upstream.tells_time
+        )
         for each in found:
-            fields = {"table": each.table, "verb": each.decision.verb, "decided_by": each.decision.decided_by}
+            fields = {
+                "table": each.table,
+                "verb": each.decision.verb,
+                "decided_by": each.decision.decided_by,
+            }
             if each.refusal:
                 _log.error("decision_refused", **fields, error=each.refusal)
             else:
@@ -460,14 +480,24 @@ class ConsumerService:
             self._goes_on = True
             self._drop()
         if once:
-            refused = sorted(map(str, context.loading.refused)) if context.loading is not None else ()
+            refused = (
+                sorted(map(str, context.loading.refused)) if context.loading is not None else ()
+            )
             requested = tuple(str(load.name) for load in self._state.loads.requested())
-            summary = replace(summary, loading=(*summary.loading, *requested), refused_loads=tuple(refused))
+            summary = replace(
+                summary, loading=(*summary.loading, *requested), refused_loads=tuple(refused)
+            )
         if summary.reached_until:
-            _log.info("until_reached", checkpoint=summary.checkpoint, storage_checkpoint=summary.storage_checkpoint)
+            _log.info(
+                "until_reached",
+                checkpoint=summary.checkpoint,
+                storage_checkpoint=summary.storage_checkpoint,
+            )
         return summary
 
-    def _persistently(self, attempt: Callable[[], RoundSummary | None], stop: StopSignal) -> RoundSummary | None:
+    def _persistently(
+        self, attempt: Callable[[], RoundSummary | None], stop: StopSignal
+    ) -> RoundSummary | None:
         """Retry with growing pauses while something outside does not answer, up to the limit.
 
         Raises `ConfigError` only while nothing was applied; later the same fault is a failure of a
@@ -498,7 +528,13 @@ class ConsumerService:
                     failing_since, since, pause = now, self._clock.now(), _FIRST_PAUSE
                 if now - failing_since > self._config.tuning.retry_limit or stop.requested.is_set():
                     raise
-                _log.warning("retry", what="round", since=utc_time(since), wait=round(pause, 1), error=str(fault))
+                _log.warning(
+                    "retry",
+                    what="round",
+                    since=utc_time(since),
+                    wait=round(pause, 1),
+                    error=str(fault),
+                )
             except BaseException:
                 # Such as Ctrl-C in a notebook: whoever asks again begins with what is stored.
                 self._drop()

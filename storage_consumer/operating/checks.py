@@ -18,7 +18,13 @@ from storage_consumer.decode.values import converted_zone
 from storage_consumer.operating.doctor_facts import DoctorInput, Facts, Unread
 from storage_consumer.plan.copies import gap_proof, refused_future
 from storage_consumer.surroundings import JAVA, PYSPARK
-from storage_consumer.target.database import READ_ONLY, FoundObject, ServerFacts, Variables, variables_of
+from storage_consumer.target.database import (
+    READ_ONLY,
+    FoundObject,
+    ServerFacts,
+    Variables,
+    variables_of,
+)
 from storage_consumer.target.existing_names import Query
 from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION
 from storage_consumer.telemetry import Log, tso_time
@@ -41,7 +47,11 @@ _WANTED_PACKET = 64 * _MIB
 _ROW_FORMAT, _PAGE = "DYNAMIC", 16_384
 _SESSION = {
     "sql_require_primary_key": ("ON", "OFF", "tables without a key are refused"),
-    "sql_generate_invisible_primary_key": ("ON", "OFF", "tables without a key get a column of their own"),
+    "sql_generate_invisible_primary_key": (
+        "ON",
+        "OFF",
+        "tables without a key get a column of their own",
+    ),
     "binlog_format": ("STATEMENT", "'ROW'", "InnoDB refuses every write under READ COMMITTED"),
     "max_error_count": ("0", "64", "the texts of warnings, which errors quote, are thrown away"),
     "enforce_storage_engine": ("MYISAM", "NULL", "tables get no transactions"),
@@ -121,7 +131,9 @@ def not_looked_at(why: str) -> Finding:
 def worst(findings: Iterable[Finding]) -> Verdict:
     """Return `FAIL` or `WARN` if any finding is that, else `OK`."""
     found = {each.verdict for each in findings}
-    return next((verdict for verdict in (Verdict.FAIL, Verdict.WARN) if verdict in found), Verdict.OK)
+    return next(
+        (verdict for verdict in (Verdict.FAIL, Verdict.WARN) if verdict in found), Verdict.OK
+    )
 
 
 def group_of(check: str) -> str:
@@ -186,11 +198,14 @@ def bucket_metadata(facts: Facts) -> Finding:
     """
     bucket = facts.bucket
     if bucket.checkpoint:
-        return ok(f"metadata has the checkpoint {bucket.checkpoint} ({tso_time(bucket.checkpoint)})")
+        return ok(
+            f"metadata has the checkpoint {bucket.checkpoint} ({tso_time(bucket.checkpoint)})"
+        )
     if bucket.likely:
         places = " or ".join(bucket.likely)
         return fail(
-            "there is no metadata file here, but nearby", f"Give the changefeed's folder: --upstream-uri {places}"
+            "there is no metadata file here, but nearby",
+            f"Give the changefeed's folder: --upstream-uri {places}",
         )
     odd = (each for each in bucket.warnings if each.startswith("metadata "))
     return fail(
@@ -225,17 +240,23 @@ def bucket_layout(facts: Facts) -> Finding:
     bucket = facts.bucket
     if not bucket.layouts:
         return warn(
-            "no schema file is here yet", "Wait for the changefeed's first table; storage-consumer inspect shows more."
+            "no schema file is here yet",
+            "Wait for the changefeed's first table; storage-consumer inspect shows more.",
         )
     text = f"{', '.join(bucket.layouts)}; {bucket.objects:,} objects, {len(bucket.tables):,} tables"
     # What is odd about `metadata` has a check of its own.
     odd = [each for each in bucket.warnings if bucket.checkpoint or "metadata" not in each]
     if odd:
-        return warn(f"{text}. {'; '.join(odd[:_SHOWN])}", "See storage-consumer inspect for all of it.")
+        return warn(
+            f"{text}. {'; '.join(odd[:_SHOWN])}", "See storage-consumer inspect for all of it."
+        )
     return ok(". ".join((text, *bucket.notes)))
 
 
-@_check("the settings, beside what the files show", "Give the changefeed's TOML file with `--config`, and `--tz`.")
+@_check(
+    "the settings, beside what the files show",
+    "Give the changefeed's TOML file with `--config`, and `--tz`.",
+)
 def bucket_settings(facts: Facts) -> Finding:
     """Fail if they contradict each other, or if one is missing that no file shows.
 
@@ -243,17 +264,23 @@ def bucket_settings(facts: Facts) -> Finding:
     """
     bucket = facts.bucket
     if against := bucket.contradictions:
-        said = "; ".join(f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against)
+        said = "; ".join(
+            f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against
+        )
         return fail(said, "Give the values of the changefeed: its TOML file with --config.")
     if missing := bucket.missing:
         said = "; ".join(f"--{each.name} is missing: {each.origin}" for each in missing)
-        flags = " ".join(f"--{each.name} '<{BY_KEYWORD[each.keyword].metavar}>'" for each in missing)
+        flags = " ".join(
+            f"--{each.name} '<{BY_KEYWORD[each.keyword].metavar}>'" for each in missing
+        )
         only_zone = all(each.keyword == "tz" for each in missing)
         config = "" if only_zone else "--config with the changefeed's TOML file, or "
         return fail(said, f"Give {config}{flags}.")
     if assumed := bucket.assumed:
         said = ", ".join(f"--{each.name} {each.value!r}" for each in assumed)
-        return warn(f"assumed, since no file shows it: {said}", "Give it if the changefeed says another.")
+        return warn(
+            f"assumed, since no file shows it: {said}", "Give it if the changefeed says another."
+        )
     return ok("the settings fit what the files show")
 
 
@@ -265,19 +292,30 @@ def bucket_expiry(facts: Facts) -> Finding:
     """Warn from half the expiry on, and fail beyond it: files are deleted unread."""
     days = facts.upstream.file_expiration_days
     if not days:
-        return ok("the changefeed's settings name no expiry; a rule of the store's own is not seen here")
+        return ok(
+            "the changefeed's settings name no expiry; a rule of the store's own is not seen here"
+        )
     known = facts.state.snapshot
-    lag = lag_of(known.checkpoint, facts.now) if known and known.upstream == facts.upstream.identity else None
+    lag = (
+        lag_of(known.checkpoint, facts.now)
+        if known and known.upstream == facts.upstream.identity
+        else None
+    )
     if lag is None:
         return ok(f"files expire after {days} days; nothing is applied yet")
     text = f"the state's checkpoint is {span(lag)} old, and files expire after {days} days"
     if lag <= days * _DAY * _SOON:
         return ok(text)
     rule = fail if lag > days * _DAY else warn
-    return rule(text, "Raise file-expiration-days in the changefeed until this program has caught up.")
+    return rule(
+        text, "Raise file-expiration-days in the changefeed until this program has caught up."
+    )
 
 
-@_check("the export of `--dump`, as `run` reads it", "See [copies](../guide/copy.md), or what the error names.")
+@_check(
+    "the export of `--dump`, as `run` reads it",
+    "See [copies](../guide/copy.md), or what the error names.",
+)
 def bucket_export(facts: Facts) -> Finding:
     """Fail if a new feed could not begin with it: a run would end.
 
@@ -323,46 +361,64 @@ def target_read_only(facts: Facts) -> Finding:
     primary = "Is it a replica? Then point at its primary"
     if strong or (names and not facts.server.passes_read_only):
         # The stronger one first: MySQL's super_read_only also holds the plain one.
-        statements = [f"SET GLOBAL {name} = OFF" for name in [*strong, *names] if name != "innodb_read_only"]
+        statements = [
+            f"SET GLOBAL {name} = OFF" for name in [*strong, *names] if name != "innodb_read_only"
+        ]
         text = f"{', '.join(names)} is ON: no row can be written"
         return fail(text, f"{primary}. Else make it writable.", *dict.fromkeys(statements))
     if names:
         text = "read_only is ON, which this account may pass"
-        return warn(text, f"{primary}: what is written here is not on it.", "SET GLOBAL read_only = OFF")
+        return warn(
+            text, f"{primary}: what is written here is not on it.", "SET GLOBAL read_only = OFF"
+        )
     return ok("it takes writes")
 
 
-@_check("`SHOW GRANTS`, for each replicated database and the state schema", "Run the GRANT that is shown.")
+@_check(
+    "`SHOW GRANTS`, for each replicated database and the state schema",
+    "Run the GRANT that is shown.",
+)
 def target_rights(facts: Facts) -> Finding:
     """Fail if a right is missing. Tables would halt, or a run would end."""
     lacking = facts.server.missing
     if not lacking:
         where = "" if facts.names else " for the state; no table is known"
         return ok(f"{facts.downstream.user} has all rights that are needed{where}")
-    said = "; ".join(f"{', '.join(missing)} on {name}" for name, missing in sorted(lacking.items())[:_SHOWN])
+    said = "; ".join(
+        f"{', '.join(missing)} on {name}" for name, missing in sorted(lacking.items())[:_SHOWN]
+    )
     more = f" and {len(lacking) - _SHOWN} more databases" if len(lacking) > _SHOWN else ""
     harm = "tables would halt at the first statement that needs them"
     if facts.downstream.state_schema in lacking:
         harm = "the state cannot be kept"
     grants = (facts.server.grants[name] for name in sorted(lacking))
-    return fail(f"missing: {said}{more}; {harm}", "Grant them. Rights on single tables are not counted here.", *grants)
+    return fail(
+        f"missing: {said}{more}; {harm}",
+        "Grant them. Rights on single tables are not counted here.",
+        *grants,
+    )
 
 
 @_check(
-    "the variables that our session could not set", "Run the SET GLOBAL that is shown, or grant the right to set it."
+    "the variables that our session could not set",
+    "Run the SET GLOBAL that is shown, or grant the right to set it.",
 )
 def target_session(facts: Facts) -> Finding:
     """Fail if an inherited value refuses writes or tables."""
     variables = facts.variables
     for name, (bad, wanted, harm) in _SESSION.items():
-        if variables.session.get(name) != bad or (name == "binlog_format" and not variables.is_on("log_bin")):
+        if variables.session.get(name) != bad or (
+            name == "binlog_format" and not variables.is_on("log_bin")
+        ):
             continue
         return fail(
             f"{name} is {bad}, and our account may not set it: {harm}",
             "Change it for new connections, or grant the account SESSION_VARIABLES_ADMIN (MariaDB: BINLOG ADMIN).",
             f"SET GLOBAL {name} = {wanted}",
         )
-    return ok("sql_mode, isolation, time zone and all else that statements rely on is set for each session")
+    return ok(
+        "sql_mode, isolation, time zone and all else that statements rely on is set for each session"
+    )
 
 
 @_check("`max_allowed_packet`", "Run the SET GLOBAL that is shown.")
@@ -447,11 +503,16 @@ def target_foreign_keys(facts: Facts) -> Finding:
     """Warn of each: it is neither checked nor cascaded."""
     found = _with_tables(facts).references
     if not found:
-        return ok("no table outside refers to a replicated one; foreign keys of the source are kept, and not enforced")
+        return ok(
+            "no table outside refers to a replicated one; foreign keys of the source are kept, and not enforced"
+        )
     return warn(
         f"tables outside refer to replicated ones, and are neither checked nor cascaded to: {_some(found)}",
         "Drop these foreign keys, or replicate both tables.",
-        *(f"ALTER TABLE {each.table} DROP FOREIGN KEY {each.name.partition('.')[2]}" for each in found),
+        *(
+            f"ALTER TABLE {each.table} DROP FOREIGN KEY {each.name.partition('.')[2]}"
+            for each in found
+        ),
     )
 
 
@@ -490,7 +551,10 @@ def target_innodb(facts: Facts) -> Finding:
     return ok(f"rows are {row.lower()}, pages have {page >> 10} KiB")
 
 
-@_check("connections in use, and the server's limits", "Run the SET GLOBAL that is shown, or lower `--worker-count`.")
+@_check(
+    "connections in use, and the server's limits",
+    "Run the SET GLOBAL that is shown, or lower `--worker-count`.",
+)
 def target_connections(facts: Facts) -> Finding:
     """Warn if the workers may not find enough."""
     variables, used = facts.variables, facts.server.connections
@@ -498,7 +562,11 @@ def target_connections(facts: Facts) -> Finding:
     most, of_user = variables.number("max_connections"), variables.number("max_user_connections")
     if of_user and of_user < needed:
         text = f"max_user_connections is {of_user}, and up to {needed} are needed"
-        return warn(text, "Raise it, or lower --worker-count.", f"SET GLOBAL max_user_connections = {needed}")
+        return warn(
+            text,
+            "Raise it, or lower --worker-count.",
+            f"SET GLOBAL max_user_connections = {needed}",
+        )
     if most and most - used < needed:
         return warn(
             f"{used} of {most} connections are in use, and up to {needed} are needed",
@@ -518,7 +586,9 @@ def spark_pyspark(facts: Facts) -> Finding:
         return fail("PySpark is not installed in this Python", install)
     number = tuple(int(part) if part.isdecimal() else 0 for part in found.split(".")[:2])
     if found != "unknown" and not PYSPARK[0] <= number < PYSPARK[1]:
-        return fail(f"PySpark {found} is none of the supported versions, {low} up to below {high}", install)
+        return fail(
+            f"PySpark {found} is none of the supported versions, {low} up to below {high}", install
+        )
     return ok(f"PySpark {found}")
 
 
@@ -533,9 +603,13 @@ def spark_java(facts: Facts) -> Finding:
     if not found.program:
         return fail("there is no Java on the PATH, and JAVA_HOME is not set", install)
     if not found.version:
-        return fail(f"{found.program} does not tell its version: {found.said or 'it says nothing'}", install)
+        return fail(
+            f"{found.program} does not tell its version: {found.said or 'it says nothing'}", install
+        )
     if found.version < JAVA:
-        return fail(f"{found.program} is Java {found.version}; Spark needs {JAVA} or newer", install)
+        return fail(
+            f"{found.program} is Java {found.version}; Spark needs {JAVA} or newer", install
+        )
     return ok(f"Java {found.version} ({found.program})")
 
 
@@ -578,9 +652,14 @@ def network_target(facts: Facts) -> Finding:
     if line.is_local:
         return ok(f"{address} is this machine")
     if not line.encrypts:
-        return warn(f"rows travel to {address} in plain text", f"Enable TLS on the server, and give {verify}.")
+        return warn(
+            f"rows travel to {address} in plain text",
+            f"Enable TLS on the server, and give {verify}.",
+        )
     if not line.verifies:
-        return warn(f"TLS to {address}, but nothing verifies that it is the right server", f"Give {verify}.")
+        return warn(
+            f"TLS to {address}, but nothing verifies that it is the right server", f"Give {verify}."
+        )
     return ok(f"TLS to {address}, and the server is verified")
 
 
@@ -681,13 +760,19 @@ def warn_at_start(query: Query, *, wants_local_infile: bool) -> None:
     Whatever fails here is logged at level debug: a run that cannot go on finds that out itself.
     """
     try:
-        facts = cast("Facts", _StartFacts(variables=variables_of(query), local_infile=wants_local_infile))
+        facts = cast(
+            "Facts", _StartFacts(variables=variables_of(query), local_infile=wants_local_infile)
+        )
         for judge in _AT_START:
             found = judge(facts)
             if found.verdict in (Verdict.WARN, Verdict.FAIL):
                 statements = "; ".join(found.statements)
                 _log.warning(
-                    "doctor_finding", check=name_of(judge), text=found.text, remedy=found.remedy, statement=statements
+                    "doctor_finding",
+                    check=name_of(judge),
+                    text=found.text,
+                    remedy=found.remedy,
+                    statement=statements,
                 )
     except Exception as error:  # noqa: BLE001 - nothing that only looks may stop a run
         _log.debug("doctor_failed", error=str(error))

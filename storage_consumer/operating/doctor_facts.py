@@ -71,7 +71,9 @@ def read_within(seconds: float, read: Callable[[], Answer], check: str = "") -> 
         except StorageConsumerError as error:
             faults.append(str(error))
         except Exception as error:  # noqa: BLE001 - whatever happens outside is a finding
-            faults.append(f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            faults.append(
+                f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            )
 
     thread = threading.Thread(target=run, name="doctor", daemon=True)
     thread.start()
@@ -172,9 +174,13 @@ class Facts:
 
         def opened() -> OpenCopy:
             try:
-                return opened_export(config.loading.dump, self.upstream, given.secrets, is_taken=is_taken)[0]
+                return opened_export(
+                    config.loading.dump, self.upstream, given.secrets, is_taken=is_taken
+                )[0]
             except StorageConsumerError as fault:
-                raise StorageConsumerError(f"the export of --dump could not be read: {fault}") from fault
+                raise StorageConsumerError(
+                    f"the export of --dump could not be read: {fault}"
+                ) from fault
 
         return self._once("bucket-export", opened, _LISTING)
 
@@ -189,7 +195,9 @@ class Facts:
             return ()
         selection = Selection.of(self.config.selecting, self.config.downstream.state_schema)
         names = (table.name for table in tables if table.name is not None)
-        taken = (selection.routes.target(name) for name in names if not selection.filter.leaves_out(name))
+        taken = (
+            selection.routes.target(name) for name in names if not selection.filter.leaves_out(name)
+        )
         return tuple(sorted(taken))
 
     @property
@@ -197,7 +205,8 @@ class Facts:
         """The server of the target."""
         schemas = {name.schema for name in self.names}
         return self._once(
-            "target-reachable", partial(read_server, self.downstream, self._given.secrets.password, schemas)
+            "target-reachable",
+            partial(read_server, self.downstream, self._given.secrets.password, schemas),
         )
 
     @property

@@ -47,7 +47,11 @@ from storage_consumer.telemetry import Log
 
 
 def opened_export(
-    uri: str, bucket: Upstream, secrets: Secrets, *, is_taken: Callable[[TableName], bool] = lambda _: True
+    uri: str,
+    bucket: Upstream,
+    secrets: Secrets,
+    *,
+    is_taken: Callable[[TableName], bool] = lambda _: True,
 ) -> tuple[OpenCopy, Storage]:
     """Return the export at a URI as a copy, and its store, read with the bucket's `secrets`.
 
@@ -160,13 +164,17 @@ def exported(
         else:
             # An empty range, as behind the last row, has no file.
             files = sum(rows > 0 for rows in counts)
-            return Exported(snapshot=writing.snapshot, files=files, rows=sum(counts), lost=tuple(lost))
+            return Exported(
+                snapshot=writing.snapshot, files=files, rows=sum(counts), lost=tuple(lost)
+            )
 
 
 class TablesOfFeed:
     """A source's tables that a feed brings, by its filter, the changefeed's and TiCDC's keys."""
 
-    def __init__(self, loading: Loading, is_taken: Callable[[TableName], bool], *, case: bool = False) -> None:
+    def __init__(
+        self, loading: Loading, is_taken: Callable[[TableName], bool], *, case: bool = False
+    ) -> None:
         """Raise `ConfigError` for rules of the changefeed that cannot be read.
 
         `is_taken`: the filter of this program; `case`: names are case-sensitive.
@@ -225,7 +233,9 @@ def export_of_feed(
     done = exported(loaded.source, wanted, folder, ExportWishes(), heard, judge)
     if wanted.keyless:
         _log.warning("notice", text=_KEYLESS.format(some_of(wanted.keyless, _NAMED)))
-    _log.info("export_finished", path=uri, checkpoint=done.snapshot, rows=done.rows, files=done.files)
+    _log.info(
+        "export_finished", path=uri, checkpoint=done.snapshot, rows=done.rows, files=done.files
+    )
     return uri
 
 
@@ -241,7 +251,11 @@ _Workers = tuple[ThreadPoolExecutor, SimpleQueue[Reading]]
 
 
 def _written(
-    source: Server, wanted: TableName | TablesOfFeed, writing: _Writing, wishes: ExportWishes, judge: Judge
+    source: Server,
+    wanted: TableName | TablesOfFeed,
+    writing: _Writing,
+    wishes: ExportWishes,
+    judge: Judge,
 ) -> Iterator[int]:
     """Write all files as of one snapshot; yield the rows of each."""
     pace = Pace(wishes.rows_per_second)
@@ -256,13 +270,19 @@ def _written(
         # The snapshot stays readable while this connection is open.
         keeper.begin()
         writing.snapshot = int(keeper.rows("SELECT @@tidb_current_ts")[0][0])
-        names, views = ([wanted], {}) if isinstance(wanted, TableName) else _all_of(reading, writing.snapshot, wanted)
+        names, views = (
+            ([wanted], {})
+            if isinstance(wanted, TableName)
+            else _all_of(reading, writing.snapshot, wanted)
+        )
         judge(names)
         # First, since another right is needed for them.
         for name, statement in views.items():
             writing.put(view_file(name, statement))
         asked = time.monotonic()
-        tables = (_table(reading, name, writing, workers, wishes.workers * _AHEAD) for name in names)
+        tables = (
+            _table(reading, name, writing, workers, wishes.workers * _AHEAD) for name in names
+        )
         for rows in chain.from_iterable(tables):
             yield rows
             # A server closes a connection that is silent for hours.
@@ -287,7 +307,9 @@ def _workers(source: Server, pace: Pace, number: int) -> Iterator[_Workers]:
                 free.get().close()
 
 
-def _all_of(reading: Reading, snapshot: int, wanted: TablesOfFeed) -> tuple[list[TableName], dict[TableName, str]]:
+def _all_of(
+    reading: Reading, snapshot: int, wanted: TablesOfFeed
+) -> tuple[list[TableName], dict[TableName, str]]:
     """Return the wanted tables and statements of their views; raise `ConfigError` without any."""
     reading.begin_at(snapshot)
     keyed = {(text_of(schema), text_of(table)) for schema, table in reading.rows(_KEYED)}
@@ -316,11 +338,16 @@ def _all_of(reading: Reading, snapshot: int, wanted: TablesOfFeed) -> tuple[list
         }
         for name, statement in statements.items()
     }
-    while more := {name: statements[name] for name in statements if name not in kept and reads[name] <= there}:
+    while more := {
+        name: statements[name] for name in statements if name not in kept and reads[name] <= there
+    }:
         kept |= more
         there |= {name.folded() for name in more}
     if left := [str(name) for name in statements if name not in kept]:
-        _log.warning("notice", text=f"not exported, since they read what is not: the views {some_of(left, _NAMED)}")
+        _log.warning(
+            "notice",
+            text=f"not exported, since they read what is not: the views {some_of(left, _NAMED)}",
+        )
     return tables, kept
 
 
@@ -356,7 +383,9 @@ class _Writing:
             self.put(WrittenFile(path=path, content=data_file(name, 1, (), ()).content))
 
 
-def _table(reading: Reading, name: TableName, writing: _Writing, workers: _Workers, most: int) -> Iterator[int]:
+def _table(
+    reading: Reading, name: TableName, writing: _Writing, workers: _Workers, most: int
+) -> Iterator[int]:
     """Write the files of a table, at most so many at once; yield the rows of each data file.
 
     A temporary table has none: its rows are those of one session.

@@ -62,7 +62,9 @@ _SILENT = 20
 _PAUSE = 0.03
 """Seconds before another attempt."""
 _NUMBER = re.compile(rb"-?[0-9]+(\.[0-9]+)?").fullmatch
-_ORIGIN = Upstream(scheme="file", root="/", protocol="dump-sql", dump=DumpOptions(time_zone="UTC"), time_zone="UTC")
+_ORIGIN = Upstream(
+    scheme="file", root="/", protocol="dump-sql", dump=DumpOptions(time_zone="UTC"), time_zone="UTC"
+)
 """Rows of the source go the way of an export's, so that every type is written as a copy writes it.
 """
 _NO_SLOT = TaskStatements(
@@ -121,7 +123,12 @@ class _Kept:
 
     lines: list[bytes] = field(default_factory=list)
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:  # noqa: ARG002 - as the protocol has it
+    def write_runs(
+        self,
+        work: TablePlan,  # noqa: ARG002 - as the protocol has it
+        ordered: Sequence[Run],
+        place_of: PlaceOf | None = None,  # noqa: ARG002 - as the protocol has it
+    ) -> Written:
         """Keep the rows of all runs."""
         self.lines += [line for run in ordered for line in run.lines]
         return Written(len(self.lines))
@@ -200,7 +207,9 @@ class TableMending:
                     self._write(found)
             except (_Overtaken, SnapshotLost) as why:
                 if time.monotonic() >= deadline:
-                    raise NotComparable(f"no moment to mend its rows came for {self.wait:g} s (--wait): {why}") from why
+                    raise NotComparable(
+                        f"no moment to mend its rows came for {self.wait:g} s (--wait): {why}"
+                    ) from why
                 self._rest()
             else:
                 return found
@@ -229,9 +238,13 @@ class TableMending:
             )
         return look
 
-    def _sides(self, look: TableLook, ts: int, keys: Sequence[Key]) -> tuple[ComparedTable, ComparedTable, TableLayout]:
+    def _sides(
+        self, look: TableLook, ts: int, keys: Sequence[Key]
+    ) -> tuple[ComparedTable, ComparedTable, TableLayout]:
         """Return the source's table at a commit-ts, the target's, and what both have in common."""
-        opened = ComparedSource(self._here, is_frozen=self.is_frozen).opened(replace(look, checkpoint=ts))
+        opened = ComparedSource(self._here, is_frozen=self.is_frozen).opened(
+            replace(look, checkpoint=ts)
+        )
         there = ComparedTable(self._there, look.target)
         shape = there.structure()
         if opened is None or shape is None:
@@ -239,11 +252,17 @@ class TableMending:
         here, own = opened
         layout = layout_of(own, shape)
         if not layout.is_ranged:
-            raise NotComparable("it has no key by which single rows can be found: load the table instead")
+            raise NotComparable(
+                "it has no key by which single rows can be found: load the table instead"
+            )
         if any(len(key) != len(layout.key) for key in keys):
             names = ", ".join(layout.names[place] for place in layout.key)
             raise NotComparable(f"its key has the columns {names}: give a value of each")
-        numbers = [at for at, place in enumerate(layout.key) if layout.sides[0].columns[place].literal == "number"]
+        numbers = [
+            at
+            for at, place in enumerate(layout.key)
+            if layout.sides[0].columns[place].literal == "number"
+        ]
         if wrong := [key[at] for key in keys for at in numbers if not _NUMBER(key[at])]:
             raise NotComparable(f"{shown_value(wrong[0])!r} is not a number, as its key has it")
         here.layout, there.layout = layout.sides
@@ -253,27 +272,48 @@ class TableMending:
         """Return the source's rows of some keys, at a commit-ts reached without a statement."""
         look = self._looked()
         ts = max(look.checkpoint, look.noted)
-        if version := self.state.verified.next_statement(look.table, ts, ts + (SHOWN_EARLY << TSO_PHYSICAL_SHIFT)):
+        if version := self.state.verified.next_statement(
+            look.table, ts, ts + (SHOWN_EARLY << TSO_PHYSICAL_SHIFT)
+        ):
             raise _Overtaken(f"the statement of version {version} follows, and has to run first")
         here, there, _ = self._sides(look, ts, keys)
         if not self.is_frozen and (moving := self._here.moving(ts)):
-            raise _Overtaken("the source may show what a later statement does, which has to run first: " + moving)
+            raise _Overtaken(
+                "the source may show what a later statement does, which has to run first: " + moving
+            )
         keys = _all_alike(here, there, keys)
-        table = ExportedTable(self._here, here.name, [here.layout.columns[place] for place in here.layout.key])
+        table = ExportedTable(
+            self._here, here.name, [here.layout.columns[place] for place in here.layout.key]
+        )
         statement = table.statements()[1]
         columns = read_create_table(statement).carried
         if left_out := self.carried.lacking(look.table, [column.name for column in columns]):
-            raise NotComparable(f"the changefeed leaves columns out, which would be lost: {', '.join(left_out)}")
+            raise NotComparable(
+                f"the changefeed leaves columns out, which would be lost: {', '.join(left_out)}"
+            )
         rows = list(table.rows_at(columns, keys))
         content = data_file(here.name, 0, columns, rows).content
         target = self._database.describe([look.target.folded()])[look.target.folded()]
         folder, version = f"{OF_LOADS}repair", TableVersion(0)
         definition = TableDefinition(
-            name=look.table, version=version, query="", ddl_type=0, columns=columns, path="at the source", checksum=0
+            name=look.table,
+            version=version,
+            query="",
+            ddl_type=0,
+            columns=columns,
+            path="at the source",
+            checksum=0,
         )
         stored = StoredObject(path="rows of the source", size=len(content), tag="")
         file = DataFile(
-            stored=stored, table_dir=folder, version=version, partition=None, date="", dispatcher="", number=1, width=0
+            stored=stored,
+            table_dir=folder,
+            version=version,
+            partition=None,
+            date="",
+            dispatcher="",
+            number=1,
+            width=0,
         )
         step = RowStep(
             table_key=self.table_key,
@@ -289,7 +329,9 @@ class TableMending:
         except TableError as fault:
             raise _Overtaken(str(fault)) from fault
         if plan.mode is Mode.KEYLESS:
-            raise NotComparable("it has no key by which single rows can be written: load the table instead")
+            raise NotComparable(
+                "it has no key by which single rows can be written: load the table instead"
+            )
         work = JobFile(table=0, file=file, rank=0, newest=True, exact=True)
         query, arguments = there.keys_at(keys)
         lock = f"{query} FOR UPDATE", arguments
@@ -324,13 +366,18 @@ class TableMending:
                     cursor.execute(*found.lock)
                     there = [from_hex(row) for row in cursor.fetchall()]
                     # The target's collation may find rows equal that the source tells apart.
-                    if not found.keys.issuperset(there) or cursor.execute(*found.delete) != len(there):
+                    if not found.keys.issuperset(there) or cursor.execute(*found.delete) != len(
+                        there
+                    ):
                         raise _Overtaken("its rows change too fast")
                 RowStatements(fenced).put(found.plan, found.lines, (), is_settled=True)
                 # Last, so that nobody waits for the lease while this waits for rows.
                 fenced.rows(lease)
                 now = self._looked()
-                if max(now.checkpoint, now.noted) > found.as_of or now.statements != found.look.statements:
+                if (
+                    max(now.checkpoint, now.noted) > found.as_of
+                    or now.statements != found.look.statements
+                ):
                     raise _Overtaken("the consumer goes on too fast")
 
             fenced.transaction(found.plan, write)
@@ -365,7 +412,9 @@ class TableMending:
                             }
                         )
                         == 1
-                        for alike in (_all_alike(here, there, some) for some in batched(keys, _AT_A_TIME))
+                        for alike in (
+                            _all_alike(here, there, some) for some in batched(keys, _AT_A_TIME)
+                        )
                     )
             except (_Overtaken, SnapshotLost, TransientError):
                 pass
@@ -390,7 +439,8 @@ def _lines(plan: TablePlan, work: JobFile, content: bytes) -> list[bytes]:
     """Return an export file's rows for the writer; raise `RowRefused` for unreadable ones."""
     kept = _Kept()
     items = sorted(
-        read_files([work], {0: plan}, 1, lambda _: iter([content]), decoder_for(_ORIGIN)), key=lambda item: item[0]
+        read_files([work], {0: plan}, 1, lambda _: iter([content]), decoder_for(_ORIGIN)),
+        key=lambda item: item[0],
     )
     for report in write_bucket(items, {0: plan}, kept):  # type: ignore[arg-type] # events of keyless tables do not come here
         if report.error:

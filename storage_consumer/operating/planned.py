@@ -146,7 +146,9 @@ class Plan:
 class PlannedState:
     """Stands in for `ports.State`, and for each of its parts: their methods have unique names."""
 
-    def __init__(self, stored: StateStore | None, on_refusal: Callable[[DdlStep, str], None]) -> None:
+    def __init__(
+        self, stored: StateStore | None, on_refusal: Callable[[DdlStep, str], None]
+    ) -> None:
         """Read from `stored`, None without a state; `on_refusal` gets why a statement stops."""
         self._stored = stored
         self._on_refusal = on_refusal
@@ -154,7 +156,9 @@ class PlannedState:
         self._read: defaultdict[tuple[str, int], dict[int, TableDefinition]] = defaultdict(dict)
         self.lease = PlannedLease()
         self.skip: Callable[..., None] = lambda *_, **__: None
-        self.progress = self.journal = self.history = self.decisions = self.quarantine = self.verified = self
+        self.progress = self.journal = self.history = self.decisions = self.quarantine = (
+            self.verified
+        ) = self
 
     @property
     def loads(self) -> Loads:
@@ -190,7 +194,11 @@ class PlannedState:
     def entry(self, step: DdlStep) -> JournalEntry | None:
         """Return the planned entry of a statement, else the stored one."""
         planned = self._entries.get(step.identity)
-        return planned if planned is not None or self._stored is None else self._stored.journal.entry(step)
+        return (
+            planned
+            if planned is not None or self._stored is None
+            else self._stored.journal.entry(step)
+        )
 
     def record(
         self,
@@ -251,13 +259,20 @@ class PlannedState:
         """Return that there is nothing to apply, and nothing to load."""
         return False, False
 
-    def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:  # noqa: ARG002 - none is applied
+    def apply_to_tables(
+        self,
+        busy: Collection[str] = (),  # noqa: ARG002 - as the protocol has it
+        *,
+        tells_time: bool = True,  # noqa: ARG002 - none is applied
+    ) -> list[Obeyed]:
         """Apply none: the plan begins with what they make of the state."""
         return []
 
     def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
         """Return what the next round is going to make of decisions about tables."""
-        return [] if self._stored is None else self._stored.decisions.foreseen(tells_time=tells_time)
+        return (
+            [] if self._stored is None else self._stored.decisions.foreseen(tells_time=tells_time)
+        )
 
     # the rest
 
@@ -288,7 +303,12 @@ class PlannedLease:
     def release(self) -> None:
         """Do nothing."""
 
-    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:  # noqa: ARG002 - no task writes
+    def open_window(
+        self,
+        partitions: int,  # noqa: ARG002 - as the protocol has it
+        storage_checkpoint: int,  # noqa: ARG002 - as the protocol has it
+        writes: Mapping[str, int] | None = None,  # noqa: ARG002 - no task writes
+    ) -> int:
         """Return 0."""
         return 0
 
@@ -314,7 +334,9 @@ def decided(restart: Restart, foreseen: Iterable[Foreseen]) -> Restart:
             behind=_with(restart.behind, key, is_in=not table.follows),
             dropped=_with(restart.dropped, key, is_in=state == TableState.DROPPED),
             lost=_put(restart.lost, key, error if state == TableState.LOST else None),
-            excluded=_put(restart.excluded, key, table.name if state == TableState.EXCLUDED else None),
+            excluded=_put(
+                restart.excluded, key, table.name if state == TableState.EXCLUDED else None
+            ),
             skipped=_put(restart.skipped, key, error if is_skipped(state, error) else None),
             copies={**restart.copies, key: table.copies},
             targets=_put(restart.targets, key, (table.name, each.place) if is_there else None),

@@ -102,15 +102,27 @@ class PlannedStructure:
         """The databases that planned statements create, in order."""
 
     def _is_changed(self, name: TableName) -> bool:
-        return name.folded() in self._changed or bool(name.table and folded_name(name.schema) in self._emptied)
+        return name.folded() in self._changed or bool(
+            name.table and folded_name(name.schema) in self._emptied
+        )
 
     def unchecked(self, ddl: ParsedDdl) -> str:
         """Return why a statement cannot be compared with the target; empty if it can."""
-        schema, named = ddl.own.schema, [*(each.within(ddl.own.schema) for each in ddl.names), ddl.subject]
+        schema, named = (
+            ddl.own.schema,
+            [*(each.within(ddl.own.schema) for each in ddl.names), ddl.subject],
+        )
         changed = next((name for name in named if self._is_changed(name)), None)
         if changed is None and ddl.has_references:
             # Whether the name of a foreign key is free depends on all tables of the database.
-            changed = next((name for name in self._changed if name.table and name.schema == folded_name(schema)), None)
+            changed = next(
+                (
+                    name
+                    for name in self._changed
+                    if name.table and name.schema == folded_name(schema)
+                ),
+                None,
+            )
         return f"an earlier statement of this plan changes {changed}" if changed else ""
 
     # what is there
@@ -120,7 +132,8 @@ class PlannedStructure:
         planned, rest = self._divided(wanted)
         found = self._real.describe(rest)
         return planned | {
-            name: replace(table, key_drift="") if name in self.keys_taken else table for name, table in found.items()
+            name: replace(table, key_drift="") if name in self.keys_taken else table
+            for name, table in found.items()
         }
 
     def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
@@ -133,7 +146,9 @@ class PlannedStructure:
         planned, rest = self._divided(wanted)
         return self._real.existing(rest) | {name: table.name for name, table in planned.items()}
 
-    def _divided(self, wanted: Iterable[TableName]) -> tuple[dict[TableName, TargetTable], list[TableName]]:
+    def _divided(
+        self, wanted: Iterable[TableName]
+    ) -> tuple[dict[TableName, TargetTable], list[TableName]]:
         """Split names into what planned statements leave of them and those still in the target."""
         names = list(wanted)
         planned = {name.folded(): self._changed.get(name.folded()) for name in names}
@@ -151,7 +166,10 @@ class PlannedStructure:
         """Return the names of a table's parts; None if a planned statement changes them."""
         return None if self._is_changed(name) else self._real.part_names(name, found)
 
-    def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:  # noqa: ARG002 - only a server refuses for one
+    def foreign_keys(
+        self,
+        names: Sequence[TableName],  # noqa: ARG002 - only a server refuses for one
+    ) -> tuple[list[ForeignKey], dict[str, list[str]]]:
         """Return none."""
         return [], {}
 
@@ -206,14 +224,22 @@ class PlannedStructure:
         own = replace(step.name, schema=schema or step.name.schema)
         found, ddl = tokens(statement), parse_ddl(statement, own)
         drops = ddl.head[:1] == ("DROP",) and ddl.head != ("DROP", "INDEX")
-        named = {each.within(own.schema): each.new for each in ddl.names if not each.reads} or {own: False}
+        named = {each.within(own.schema): each.new for each in ddl.names if not each.reads} or {
+            own: False
+        }
         if not (self.unchecked(ddl) or has_words(found[:6], "EXISTS")):
             # What a view replaces need not be there; the names of a WITH look like tables.
             needed = [name for name, is_new in named.items() if not (is_new or step.creates_view)]
             if step.creates_view and not has_words(found, "WITH"):
-                needed += [each.within(own.schema) for each in ddl.names if each.reads and not each.qualifies]
+                needed += [
+                    each.within(own.schema)
+                    for each in ddl.names
+                    if each.reads and not each.qualifies
+                ]
             missing = (1008, 1051) if drops else (1049, 1146)
-            number, answer = self._refusal(needed, [name for name, is_new in named.items() if is_new], missing)
+            number, answer = self._refusal(
+                needed, [name for name, is_new in named.items() if is_new], missing
+            )
             if number in ignorable:
                 return DdlAnswer(ignored=answer)
             if number:
@@ -223,10 +249,18 @@ class PlannedStructure:
         for name, is_new in named.items():
             if drops and not name.table:
                 self._emptied.add(name.folded().schema)
-                self._changed = {each: it for each, it in self._changed.items() if each.schema != name.folded().schema}
+                self._changed = {
+                    each: it
+                    for each, it in self._changed.items()
+                    if each.schema != name.folded().schema
+                }
             elif is_new and not name.table and not self.existing([name]):
                 self.created.append(name.schema)
-            after[name.folded()] = None if drops or name == old else _planned(self, name, old if is_new else name, step)
+            after[name.folded()] = (
+                None
+                if drops or name == old
+                else _planned(self, name, old if is_new else name, step)
+            )
         self._changed |= after
         return DdlAnswer()
 
@@ -239,19 +273,29 @@ class PlannedStructure:
         """
         homes = [TableName(schema=name.schema, table="") for name in made if name.table]
         there = self.existing([*homes, *needed, *made])
-        number, at = 0, next((name for name in (*homes, *needed) if name.folded() not in there), None)
+        number, at = (
+            0,
+            next((name for name in (*homes, *needed) if name.folded() not in there), None),
+        )
         if at is not None:
             number = missing[bool(at.table)]
         # A rename that changes only the case finds its new name taken by itself.
-        elif at := next((name for name in made if name.folded() in there.keys() - {n.folded() for n in needed}), None):
+        elif at := next(
+            (name for name in made if name.folded() in there.keys() - {n.folded() for n in needed}),
+            None,
+        ):
             number = 1050 if at.table else 1007
         return number, f"error {number}: {_ANSWERS[number].format(at)}" if number else ""
 
 
-def _planned(there: PlannedStructure, name: TableName, former: TableName | None, step: DdlStep) -> TargetTable:
+def _planned(
+    there: PlannedStructure, name: TableName, former: TableName | None, step: DdlStep
+) -> TargetTable:
     """Return a table as a statement leaves it, by its own schema file if there is one."""
     definition = step.definition
-    before = there.read([former]).get(former.folded()) if former is not None and former.table else None
+    before = (
+        there.read([former]).get(former.folded()) if former is not None and former.table else None
+    )
     table = before or TargetTable(name=name, columns=(), unique_keys=(), is_view=step.makes_view)
     columns = table.columns
     if definition.columns and (former != name or name.folded() == definition.name.folded()):
@@ -265,7 +309,9 @@ def _planned(there: PlannedStructure, name: TableName, former: TableName | None,
             )
             for column in definition.columns
         )
-    return replace(table, name=name if former != name else table.name, columns=columns, is_planned=True)
+    return replace(
+        table, name=name if former != name else table.name, columns=columns, is_planned=True
+    )
 
 
 class PlannedDdl:
@@ -296,12 +342,18 @@ class PlannedDdl:
         except StorageConsumerError as fault:
             is_left_out = isinstance(fault, DdlFailed) and fault.left_out
             outcome = Outcome.SKIP if is_left_out else Outcome.HALT
-            self._record(step, planned_statement(step, outcome, (str(fault),), self._structure.sent))
+            self._record(
+                step, planned_statement(step, outcome, (str(fault),), self._structure.sent)
+            )
             raise
         entry = self._journal.entry(step)
-        runs = self._structure.sent and not (step.skip or (entry is not None and entry.state == SKIPPED))
+        runs = self._structure.sent and not (
+            step.skip or (entry is not None and entry.state == SKIPPED)
+        )
         outcome, unknown = (Outcome.RUN, unknown) if runs else (Outcome.SKIP, "")
-        self._record(step, planned_statement(step, outcome, reasons_of(note), self._structure.sent, unknown))
+        self._record(
+            step, planned_statement(step, outcome, reasons_of(note), self._structure.sent, unknown)
+        )
         return note
 
     def refused(self, step: DdlStep, error: str) -> None:
@@ -339,7 +391,11 @@ def planned_statement(
 
 def reasons_of(note: str) -> tuple[str, ...]:
     """Return a note in words: a difference between servers becomes its reason."""
-    return tuple(f"{each}: {DIFFERENCES[each]}" if each in DIFFERENCES else each for each in note.split("; ") if each)
+    return tuple(
+        f"{each}: {DIFFERENCES[each]}" if each in DIFFERENCES else each
+        for each in note.split("; ")
+        if each
+    )
 
 
 class PlannedRowJobs(Silent):
@@ -365,7 +421,14 @@ class PlannedRowJobs(Silent):
         self._asked = reads
         self.reads = bool(reads)
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:  # noqa: ARG002 - of the port
+    def round_started(
+        self,
+        *,
+        files: int,  # noqa: ARG002 - as the protocol has it
+        size: int,
+        storage_checkpoint: int,  # noqa: ARG002 - as the protocol has it
+        statements: int = 0,  # noqa: ARG002 - of the port
+    ) -> None:
         """Read a little without being asked to."""
         if self._asked is None:
             self.reads = size <= _SMALL
@@ -378,12 +441,20 @@ class PlannedRowJobs(Silent):
     ) -> list[FileReport | WriteReport]:
         """Return a report for each file, as if all rows had been written."""
         # Where a file is not read, all of its rows lie in the commit range as far as anybody knows.
-        reports = {file.file.stored.path: FileReport(table=file.table, path=file.file.stored.path) for file in files}
+        reports = {
+            file.file.stored.path: FileReport(table=file.table, path=file.file.stored.path)
+            for file in files
+        }
         if self.reads:
             tables = {table.index: table for table in spec.tables}
-            items = read_files(files, tables, 1, partial(file_blocks, self._storage), decoder_for(spec.origins[0]))
+            items = read_files(
+                files, tables, 1, partial(file_blocks, self._storage), decoder_for(spec.origins[0])
+            )
             reports = {item.path: item for _, item in items if isinstance(item, FileReport)}
-        files_of, reports_of = defaultdict[int, list[JobFile]](list), defaultdict[int, list[FileReport]](list)
+        files_of, reports_of = (
+            defaultdict[int, list[JobFile]](list),
+            defaultdict[int, list[FileReport]](list),
+        )
         for file in files:
             files_of[file.table].append(file)
         for report in reports.values():
@@ -397,7 +468,9 @@ class PlannedRowJobs(Silent):
                     high=table.commit_range.high,
                     files=len(files_of[table.index]),
                     size=sum(each.size for each in files_of[table.index]),
-                    rows=sum(each.applied for each in reports_of[table.index]) if self.reads else None,
+                    rows=sum(each.applied for each in reports_of[table.index])
+                    if self.reads
+                    else None,
                     duplicates=sum(each.duplicates for each in reports_of[table.index]),
                     later=sum(each.later for each in reports_of[table.index]),
                     error=next((each.error for each in reports_of[table.index] if each.error), ""),
@@ -454,7 +527,8 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         waves[-1][1][step.identity] = statement
 
     state = PlannedState(
-        sources.stored, lambda step, error: record(step, planned_statement(step, Outcome.HALT, (error,)))
+        sources.stored,
+        lambda step, error: record(step, planned_statement(step, Outcome.HALT, (error,))),
     )
     structure = PlannedStructure(sources.database)
     with heard_by(sources.heard):
@@ -465,13 +539,17 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         structure.keys_taken = frozenset(each.place.folded() for each in obeyed)
         # A plan is of a run without the copy that a new feed begins with.
         dump = config.loading.dump if is_new_feed(restart, floor) else ""
-        config = replace(config, loading=replace(config.loading, no_copy=config.loading.no_copy or bool(dump)))
+        config = replace(
+            config, loading=replace(config.loading, no_copy=config.loading.no_copy or bool(dump))
+        )
         # How many jobs a pace makes of the rows shows only where they are written.
         config = replace(config, tuning=replace(config.tuning, rows_per_second=0))
         manager = manager_of(config, restart, floor, clock.now())
         manager.quarantined.replace(state.entries())
         interval = config.tuning.full_listing_interval
-        reader = StorageReader(sources.storage, config.upstream, clock, full_listing_interval=interval)
+        reader = StorageReader(
+            sources.storage, config.upstream, clock, full_listing_interval=interval
+        )
         reader.resume(floor, restart.done, state.known_versions(), applied=restart.lowest)
         jobs = PlannedRowJobs(
             sources.storage,
@@ -521,7 +599,10 @@ def _judge_copy(sources: PlanSources, context: RoundContext, ddl: Ddl, dump: str
     """Raise what a run raises for a new feed's copy; `dump`: its URI, "" for none."""
     if dump and sources.open_copy is not None:
         loading = LoadingState(
-            open_copy=sources.open_copy, ddl=ddl, has_rows=sources.database.has_rows, is_ours=lambda _: True
+            open_copy=sources.open_copy,
+            ddl=ddl,
+            has_rows=sources.database.has_rows,
+            is_ours=lambda _: True,
         )
         LoadStarts(context, loading).judge_feed(dump, context.reader.checkpoint_now())
 
@@ -530,14 +611,20 @@ def _round(context: RoundContext, floor: int) -> RoundSummary:
     # Its lease is nobody's, so the renewal only has to be there.
     renewal = Renewal(context.state.lease, _NO_RENEWAL, context.clock)
     try:
-        ledger = RoundLedger(context=context, stop=StopWish(), renewal=renewal, storage_checkpoint=floor)
+        ledger = RoundLedger(
+            context=context, stop=StopWish(), renewal=renewal, storage_checkpoint=floor
+        )
         return run_round(context, ledger, take_last_ddl=True, stable_checkpoint=-1)
     finally:
         renewal.stop()
 
 
 def _warnings(
-    sources: PlanSources, manager: ConsumerManager, restart: Restart, dump: str, foreseen: Iterable[Foreseen]
+    sources: PlanSources,
+    manager: ConsumerManager,
+    restart: Restart,
+    dump: str,
+    foreseen: Iterable[Foreseen],
 ) -> Iterator[str]:
     """Yield what a plan does not show: copies to load, tables with rows, decisions.
 
@@ -554,7 +641,11 @@ def _warnings(
             yield f"{load.name} is loaded from {load.source}{instead}: this plan does not show that"
     # Tables that are new to this program.
     routes, structure = manager.selection.routes, sources.database
-    new = [table.name for table in manager.tables.values() if table.name.table and table.key not in restart.tables]
+    new = [
+        table.name
+        for table in manager.tables.values()
+        if table.name.table and table.key not in restart.tables
+    ]
     targets = {routes.target(name).folded(): name for name in new}
     for folded, table in sorted(structure.read(targets).items()):
         if not table.is_view and not table.unseen and structure.has_rows(table.name):

@@ -21,7 +21,13 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.errors import NotReplicable, RowRefused
-from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableVersion, folded_name
+from storage_consumer.model import (
+    CommitRange,
+    TableColumn,
+    TableDefinition,
+    TableVersion,
+    folded_name,
+)
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.rows.fitting import TargetTable, check
@@ -84,7 +90,9 @@ class QuarantineRetries:
         names = {}
         for entry in asked:
             own = manager.tables.get(entry.table_key)
-            names[entry.table_key] = manager.selection.routes.target(own.name) if own else entry.table
+            names[entry.table_key] = (
+                manager.selection.routes.target(own.name) if own else entry.table
+            )
         there = context.target.describe({name.folded() for name in names.values()})
         with closing(FencedConnection(spec, self._password, 0)) as fenced:
             for entry in asked:
@@ -94,7 +102,9 @@ class QuarantineRetries:
                     fenced.transaction(work, partial(self._write, fenced, work, entry))
                 except RowRefused as fault:
                     reason = described(fault.__cause__ or fault)
-                    self._state.quarantine.stays(entry, "refused again", reason=reason, number=fault.content_error)
+                    self._state.quarantine.stays(
+                        entry, "refused again", reason=reason, number=fault.content_error
+                    )
                     _log.error("retry_refused", **fields, error=reason)
                 except NotReplicable as fault:
                     self._state.quarantine.stays(entry, str(fault))
@@ -106,7 +116,9 @@ class QuarantineRetries:
     def _write(self, fenced: FencedConnection, work: TablePlan, entry: QuarantinedEntry) -> int:
         """Write a row and remove its entry in the transaction, unless an operator dropped it."""
         literals = {"of": f"'{escape(entry.table_key)}'", "digests": f"'{entry.digest}'"}
-        locked = {str(digest) for (digest,) in fenced.rows(fenced.spec.statements.lock_entries % literals)}
+        locked = {
+            str(digest) for (digest,) in fenced.rows(fenced.spec.statements.lock_entries % literals)
+        }
         if entry.digest not in locked:
             return 0
         RowStatements(fenced).put(work, [entry.line], (), is_settled=True)
@@ -117,7 +129,9 @@ def _work(context: RoundContext, entry: QuarantinedEntry, there: TargetTable | N
     """Return how to write an entry's row; raise `NotReplicable` if the table now forbids it."""
     table = context.manager.tables.get(entry.table_key)
     if table is None or there is None or table.status.dropped or table.status.left_out:
-        raise NotReplicable(f"the table is no longer replicated, or the target does not have it: {_HOW}")
+        raise NotReplicable(
+            f"the table is no longer replicated, or the target does not have it: {_HOW}"
+        )
     current, upstream = _structure(context, entry, table)
     place = (current.version, "")
     step = RowStep(
@@ -137,7 +151,9 @@ def _work(context: RoundContext, entry: QuarantinedEntry, there: TargetTable | N
         )
     kept = [(name, kind) for name, kind, _ in json.loads(entry.written_columns)]
     if kept != [(column.name, column.kind.value) for column in work.written]:
-        raise NotReplicable(f"the target's table has other columns than when the row was refused: {_HOW}")
+        raise NotReplicable(
+            f"the target's table has other columns than when the row was refused: {_HOW}"
+        )
     version = work.versions[place]
     values: list[str | None] = [None] * len(version.layout.columns)
     for at, text in zip(version.written, decode_line(entry.line), strict=True):
@@ -155,7 +171,11 @@ def _structure(
 ) -> tuple[TableDefinition, Upstream]:
     """Return an entry's structure and format; raise `NotReplicable` if the table's changed."""
     # Rows go up to a statement that still waits, and statements before it have run.
-    waiting = (ddl.step.version - 1 for ddl in context.manager.touches.pending() if table.key in ddl.touches)
+    waiting = (
+        ddl.step.version - 1
+        for ddl in context.manager.touches.pending()
+        if table.key in ddl.touches
+    )
     reached, upstream = min((table.checkpoint, *waiting)), context.config.upstream
     # A row of a copy has the structure as of the copy, which no schema file may ever have shown.
     if not entry.version:
@@ -187,5 +207,7 @@ def _structure(
     current = table.timeline.in_force(reached)
     version = current.version if current else 0
     if current is None or version != entry.version:
-        raise NotReplicable(f"the table has version {version} now, and the row is of version {entry.version}: {_HOW}")
+        raise NotReplicable(
+            f"the table has version {version} now, and the row is of version {entry.version}: {_HOW}"
+        )
     return current, upstream

@@ -33,7 +33,11 @@ _STATEMENTS = 50
 
 
 def status_now(
-    desk: StateStore, downstream: Downstream, *, max_lag: float | None = None, needs_writer: bool = True
+    desk: StateStore,
+    downstream: Downstream,
+    *,
+    max_lag: float | None = None,
+    needs_writer: bool = True,
 ) -> Status:
     """Return a feed's status by one snapshot of its state; for other parameters see `judged`."""
     return judged(
@@ -45,7 +49,12 @@ def status_now(
 
 
 def status_site(
-    downstream: Downstream, password: str, recorder: Recorder, clock: Clock, *, max_lag: float | None = None
+    downstream: Downstream,
+    password: str,
+    recorder: Recorder,
+    clock: Clock,
+    *,
+    max_lag: float | None = None,
 ) -> Site:
     """Return a feed's status page; `max_lag`: seconds until a checkpoint counts as behind."""
 
@@ -72,7 +81,13 @@ def request_load(desk: StateStore, given: str, source: str, *, replaces: bool) -
     of its files. `replaces`: whether the target's table is emptied first.
     """
     name = meant_table(desk, given)
-    wish = Load(table_key=key_of(name), name=name, load_id=uuid.uuid4().hex, source=source, replaces=replaces)
+    wish = Load(
+        table_key=key_of(name),
+        name=name,
+        load_id=uuid.uuid4().hex,
+        source=source,
+        replaces=replaces,
+    )
     refuse_running(desk, desk.loads.request(wish, user()))
     return wish
 
@@ -92,4 +107,6 @@ def meant_table(desk: StateStore, given: str) -> TableName:
     Raises `ConfigError` where the words are no table's name, or several tables'.
     """
     known = [name for row in desk.decisions.tables() if (name := row.stored.name).table]
-    return next(iter(meant(given, known, lambda name: name)), None) or named("--table", given, whole=True)
+    return next(iter(meant(given, known, lambda name: name)), None) or named(
+        "--table", given, whole=True
+    )

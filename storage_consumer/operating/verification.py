@@ -169,9 +169,13 @@ def verified(
     try:
         rules = table_rules((wishes.tables or "*.*",))
     except ValueError as fault:
-        raise ConfigError(f"--table: {fault}; a rule such as 'shop.orders' or 'shop.*' is expected") from None
+        raise ConfigError(
+            f"--table: {fault}; a rule such as 'shop.orders' or 'shop.*' is expected"
+        ) from None
     if wishes.repair and (wishes.resume or wishes.how == "quick"):
-        raise ConfigError("--repair has to see each row that differs: give it without --resume and --quick")
+        raise ConfigError(
+            "--repair has to see each row that differs: give it without --resume and --quick"
+        )
     with closing(operated(target.settings, target.password)) as state:
         tables = [row.stored for row in state.decisions.tables()]
         name, before = uuid.uuid4().hex, dict[str, TableResult]()
@@ -179,7 +183,8 @@ def verified(
             name, before = _interrupted(state.verified.all(), wishes.how)
         begun = partial(TableResult, outcome=VerifyOutcome.UNFINISHED, how=wishes.how, run=name)
         meant = {
-            table.table_key: before.get(str(table.name)) or begun(table=table.name, target=table.name)
+            table.table_key: before.get(str(table.name))
+            or begun(table=table.name, target=table.name)
             for table in tables
             if table.name.table
             and is_compared(table.state, table.error)
@@ -187,10 +192,17 @@ def verified(
         }
         if not meant:
             raise ConfigError(
-                "the state knows no table that is meant" + (f" by --table {wishes.tables}" if wishes.tables else "")
+                "the state knows no table that is meant"
+                + (f" by --table {wishes.tables}" if wishes.tables else "")
             )
-        done = [result for result in meant.values() if result.outcome is not VerifyOutcome.UNFINISHED]
-        open_tables = {key: result for key, result in meant.items() if result.outcome is VerifyOutcome.UNFINISHED}
+        done = [
+            result for result in meant.values() if result.outcome is not VerifyOutcome.UNFINISHED
+        ]
+        open_tables = {
+            key: result
+            for key, result in meant.items()
+            if result.outcome is VerifyOutcome.UNFINISHED
+        }
         # Known from the start, so that a run that is killed can be resumed wherever it was.
         for key, result in open_tables.items():
             state.verified.put(key, result)
@@ -203,7 +215,11 @@ def verified(
             with closing(run.opened_source(Pace())) as one:
                 there = one.tables(newest)
         known = {row.stored.table_key for row in _answered(state.decisions.tables)}
-        unknown = (each for each in there if key_of(each) not in known and rules.matches(each.schema, each.table))
+        unknown = (
+            each
+            for each in there
+            if key_of(each) not in known and rules.matches(each.schema, each.table)
+        )
         return VerifyReport(
             run=name,
             tables=tuple(sorted(done, key=lambda each: str(each.table))),
@@ -254,7 +270,10 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
     free: SimpleQueue[_Ends] = SimpleQueue()
     source_pace, target_pace = (Pace(run.wishes.rows_per_second) for _ in range(2))
     everyone = [
-        (run.opened_source(source_pace), Reading(run.target.settings, run.target.password, "target", target_pace))
+        (
+            run.opened_source(source_pace),
+            Reading(run.target.settings, run.target.password, "target", target_pace),
+        )
         for _ in range(min(run.wishes.workers, len(tables)))
     ]
     for ends in everyone:
@@ -284,13 +303,20 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
 
 
 def _results(
-    run: _Run, tables: Mapping[str, TableResult], begin: Callable[[TableVerification], Future[TableVerification]]
+    run: _Run,
+    tables: Mapping[str, TableResult],
+    begin: Callable[[TableVerification], Future[TableVerification]],
 ) -> Iterator[TableResult]:
     """Yield these tables' results; one with pending differences leaves its worker to others."""
-    running = {begin(TableVerification(shared=run, table_key=key, result=result)) for key, result in tables.items()}
+    running = {
+        begin(TableVerification(shared=run, table_key=key, result=result))
+        for key, result in tables.items()
+    }
     aside: list[TableVerification] = []
     while running or aside:
-        ended, running = wait(running, timeout=_JUDGED_EVERY if aside else None, return_when=FIRST_COMPLETED)
+        ended, running = wait(
+            running, timeout=_JUDGED_EVERY if aside else None, return_when=FIRST_COMPLETED
+        )
         aside += [each.result() for each in ended]
         verdicts = [(work, work.judge()) for work in aside]
         for work in (work for work, verdict in verdicts if verdict == "final"):
@@ -366,7 +392,9 @@ class TableVerification:
             self.result = replace(self.result, outcome=VerifyOutcome.NOT_COMPARED, reason=str(why))
         finally:
             self._end_snapshots()
-            self.result = replace(self.result, seconds=round(self.result.seconds + time.monotonic() - began, 3))
+            self.result = replace(
+                self.result, seconds=round(self.result.seconds + time.monotonic() - began, 3)
+            )
             self.shared.put(self.table_key, self.result)
 
     def _take_up(self) -> None:
@@ -374,8 +402,14 @@ class TableVerification:
         if self.result.after is None:
             self._begin_anew()
             return
-        counts = {"differs": self.result.differing, "missing": self.result.missing, "extra": self.result.extra}
-        self._found = Found(Counter(counts), [*self.result.differences], [*self._keys], self._most_keys)
+        counts = {
+            "differs": self.result.differing,
+            "missing": self.result.missing,
+            "extra": self.result.extra,
+        }
+        self._found = Found(
+            Counter(counts), [*self.result.differences], [*self._keys], self._most_keys
+        )
 
     @property
     def _most_keys(self) -> int:
@@ -412,7 +446,9 @@ class TableVerification:
             else:
                 break
         if self.result.outcome is VerifyOutcome.DIFFERENT and self.source.shows_early:
-            self._aside = _SetAside(cut.look, self.result, time.monotonic() + min(_PATIENCE, self.shared.wishes.wait))
+            self._aside = _SetAside(
+                cut.look, self.result, time.monotonic() + min(_PATIENCE, self.shared.wishes.wait)
+            )
             # A difference that does not count yet is none for whoever resumes this.
             self.result = replace(self.result, outcome=VerifyOutcome.UNFINISHED)
 
@@ -432,7 +468,9 @@ class TableVerification:
         shapes = hashlib.sha256(text).hexdigest() if cut.sides else ""
         if self.result.after is not None and self.result.shapes != shapes:
             if self._restarts >= _RESTARTS:
-                raise NotComparable("its structure changed again and again meanwhile: verify it later")
+                raise NotComparable(
+                    "its structure changed again and again meanwhile: verify it later"
+                )
             self._restarts += 1
             self._begin_anew()
         self.result = replace(self.result, shapes=shapes)
@@ -468,7 +506,12 @@ class TableVerification:
         has_run = 0 < version < look.checkpoint
         if version and now is not None and (moves or has_run) and self._restarts < _RESTARTS:
             # Another cut before the statement has moved anything would find the same.
-            if not (has_run or is_over or now.statements != look.statements or now.checkpoint > look.checkpoint):
+            if not (
+                has_run
+                or is_over
+                or now.statements != look.statements
+                or now.checkpoint > look.checkpoint
+            ):
                 return "later"
             self._restarts += 1
             self._aside = None
@@ -488,7 +531,9 @@ class TableVerification:
         """Return a differing table's result after its rows were mended, or why they were not."""
         run = self.shared
         limit, rows = run.wishes.repair_limit, found.different_rows
-        why = "its structure differs" if found.structure else "" if rows else "no single row is known"
+        why = (
+            "its structure differs" if found.structure else "" if rows else "no single row is known"
+        )
         if rows > limit:
             why = f"{rows:,} of its rows differ, more than {limit:,} (--repair-limit)"
         if why:
@@ -545,18 +590,24 @@ class TableVerification:
             self.target.end()
             if time.monotonic() >= self._deadline:
                 why = passes or "statements run on it one after the other"
-                raise NotComparable(f"it was not at rest for {self.shared.wishes.wait:g} s (--wait): {why}")
+                raise NotComparable(
+                    f"it was not at rest for {self.shared.wishes.wait:g} s (--wait): {why}"
+                )
             self._rest(_PAUSE)
 
     def _look(self) -> tuple[TableLook, str]:
         """Take a snapshot; return the table's state in it, and its obstacle for now, or empty."""
         self.target.begin()
-        look = SnapshotState(self.target, self.shared.target.settings.state_schema).look(self.table_key)
+        look = SnapshotState(self.target, self.shared.target.settings.state_schema).look(
+            self.table_key
+        )
         if look is None:
             raise NotComparable("the state does not know it any more")
         if not is_compared(look.state, look.error):
             raise NotComparable(f"it is {look.state}")
-        self.result = replace(self.result, table=look.table, target=look.target, checkpoint=look.checkpoint)
+        self.result = replace(
+            self.result, table=look.table, target=look.target, checkpoint=look.checkpoint
+        )
         found = obstacle(look)
         if found is not None and not found.passes:
             raise NotComparable(found.why)
@@ -576,7 +627,9 @@ class TableVerification:
         if opened is None or there is None:
             found = StructureFound()
             if (opened is None) != (there is None):
-                found.differences.append(NOT_AT_SOURCE if opened is None else "the target lacks the table")
+                found.differences.append(
+                    NOT_AT_SOURCE if opened is None else "the target lacks the table"
+                )
             return _Cut(look, found)
         source, here = opened
         left_out = self.shared.carried.lacking(look.table, [column.name for column in here.columns])
@@ -602,7 +655,9 @@ class TableVerification:
         """Compare the common structures, and the rows after the last compared key."""
         look, notes = cut.look, list[str]()
         if cut.left_out:
-            notes.append(f"left out by the changefeed's column-selectors: {', '.join(cut.left_out)}")
+            notes.append(
+                f"left out by the changefeed's column-selectors: {', '.join(cut.left_out)}"
+            )
         if look.state not in ("running", "waiting"):
             notes.append(f"it is {look.state}, and was compared at its own checkpoint")
         if look.quarantined:
@@ -624,10 +679,14 @@ class TableVerification:
             comparison = Comparison((source, target), layout, self._found, pool)
             if self.shared.wishes.how == "quick":
                 here, there = comparison.counts()
-                self.result = replace(self.result, rows=here, missing=max(0, here - there), extra=max(0, there - here))
+                self.result = replace(
+                    self.result, rows=here, missing=max(0, here - there), extra=max(0, there - here)
+                )
             else:
                 self._compare_rows(look, comparison)
-        equal = not (self._found.counts.total() or self.result.structure or self.result.different_rows)
+        equal = not (
+            self._found.counts.total() or self.result.structure or self.result.different_rows
+        )
         self._finish(VerifyOutcome.EQUAL if equal else VerifyOutcome.DIFFERENT)
 
     def _layout(self, cut: _Cut) -> TableLayout | None:
@@ -639,7 +698,10 @@ class TableVerification:
             return None
         views = [shape.is_view for shape in cut.shapes]
         if all(views):
-            self.result = replace(self.result, notes=(*self.result.notes, "it is a view, which has no rows of its own"))
+            self.result = replace(
+                self.result,
+                notes=(*self.result.notes, "it is a view, which has no rows of its own"),
+            )
             return None
         if any(views):
             only = f"it is a view only {'at the source' if views[0] else 'in the target'}"

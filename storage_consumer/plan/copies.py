@@ -36,7 +36,9 @@ class Copies:
 
     def is_of_note(self, sequences: FileSequences) -> bool:
         """Return whether a start must know it of a table that may not be in the bucket."""
-        return bool(self.copy_from or self.absent or self.copied_at or self.passed or self.missed(sequences))
+        return bool(
+            self.copy_from or self.absent or self.copied_at or self.passed or self.missed(sequences)
+        )
 
     def missed(self, sequences: FileSequences) -> dict[str, int]:
         """Return listed files, by sequence and number, that are now neither listed nor finished."""
@@ -49,7 +51,10 @@ class Copies:
         # Some listed files may have come after the copy, unknown which: all stay needed.
         if at < self.listed_at:
             return Copies(copied_at=at, passed=passed, listed=self.listed, listed_at=self.listed_at)
-        more = {sequence: max(number, passed.get(sequence, 0)) for sequence, number in self.listed.items()}
+        more = {
+            sequence: max(number, passed.get(sequence, 0))
+            for sequence, number in self.listed.items()
+        }
         return Copies(copied_at=at, passed={**passed, **more})
 
 
@@ -104,14 +109,22 @@ class CopyLedger:
         lacks = {sequence: last for sequence, _, last in self.gaps()} | dict(known.absent)
         # Older versions hold rows of the table that had the name until then: they are in its copy,
         # under the new name.
-        passed = {sequence: last for sequence, last in lacks.items() if self._files.is_before(sequence, version)}
-        absent = {sequence: last for sequence, last in known.absent.items() if sequence not in passed}
+        passed = {
+            sequence: last
+            for sequence, last in lacks.items()
+            if self._files.is_before(sequence, version)
+        }
+        absent = {
+            sequence: last for sequence, last in known.absent.items() if sequence not in passed
+        }
         self._known = Copies(
             copy_from=known.copy_from if recreated or absent else 0,
             absent=absent,
             copied_at=version - 1,
             passed=passed,
-            listed={s: last for s, last in known.listed.items() if not self._files.is_before(s, version)},
+            listed={
+                s: last for s, last in known.listed.items() if not self._files.is_before(s, version)
+            },
             listed_at=known.listed_at,
         )
         self.pass_over()
@@ -129,7 +142,9 @@ class CopyLedger:
         """
         absent = self._known.absent
         # Up to the highest number that a copy must hold anyway, one more changes nothing.
-        new = {sequence: last for sequence, number, last in files if absent.get(sequence, 0) < number}
+        new = {
+            sequence: last for sequence, number, last in files if absent.get(sequence, 0) < number
+        }
         if new:
             self._known = replace(self._known, absent={**absent, **new})
             self.need(now)
@@ -155,9 +170,15 @@ class CopyLedger:
         grown = any(listed.get(sequence, 0) < number for sequence, number in upto.items())
         # A file that was rewritten, before it was read or since, may hold rows which a copy as of
         # the former time lacks.
-        is_news = grown or bool(there and changed) or any(self._sequences[name].rewritten for name in there)
+        is_news = (
+            grown
+            or bool(there and changed)
+            or any(self._sequences[name].rewritten for name in there)
+        )
         if is_news or upto != listed:
-            self._known = replace(self._known, listed=upto, listed_at=now if is_news else self._known.listed_at)
+            self._known = replace(
+                self._known, listed=upto, listed_at=now if is_news else self._known.listed_at
+            )
         return is_news
 
     def forget(self) -> bool:
@@ -165,7 +186,9 @@ class CopyLedger:
         known = self._known
         for sequence, upto in known.listed.items():
             self._sequences[sequence].let_go(upto)
-        self._known = replace(known, listed={}, absent={}, copy_from=0 if known.absent else known.copy_from)
+        self._known = replace(
+            known, listed={}, absent={}, copy_from=0 if known.absent else known.copy_from
+        )
         return self._known != known
 
     # what is missing
@@ -174,7 +197,10 @@ class CopyLedger:
         """Return what is missing, in the form that `TableVersionConsumer.gaps` yields."""
         return [
             *self._files.gaps(),
-            *((sequence, number, number) for sequence, number in self._known.missed(self._sequences).items()),
+            *(
+                (sequence, number, number)
+                for sequence, number in self._known.missed(self._sequences).items()
+            ),
         ]
 
     def first_missing(self, storage_checkpoint: int) -> str:
@@ -193,7 +219,11 @@ class CopyLedger:
         copied = self._files.versions.telling
         for version in self._files.open_versions():
             number, table_dir = version.version, version.table_dir
-            lacks = version.definition is None and version.pending and not copied.has_within(number + 1, self.copied_at)
+            lacks = (
+                version.definition is None
+                and version.pending
+                and not copied.has_within(number + 1, self.copied_at)
+            )
             if lacks and number <= storage_checkpoint:
                 return (
                     f"the schema file of {table_dir}/{number} ({table_dir}/meta/schema_{number}_*.json; if the changefeed did not "
@@ -236,7 +266,11 @@ def gap_proof(low: int, start_ts: int, first_storage_checkpoint: int) -> str:
         f"nothing proves that the changefeed began at or before the copy {shown_tso(low)}: its start-ts was not given, and {seen}. Either give "
         "its start-ts: --start-ts TSO (start_ts=TSO in Python), or --config with what `cdc cli changefeed query` prints; or take a new copy, which is then later "
         "than that checkpoint"
-        + ("" if first_storage_checkpoint else ", once the bucket has `metadata` and this program has seen it")
+        + (
+            ""
+            if first_storage_checkpoint
+            else ", once the bucket has `metadata` and this program has seen it"
+        )
     )
 
 

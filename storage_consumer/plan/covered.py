@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from storage_consumer.clock import some_of
-from storage_consumer.model import CommitRange, DdlId, DdlKind, TableDefinition, TableName, folded_name, physical_ms
+from storage_consumer.model import (
+    CommitRange,
+    DdlId,
+    DdlKind,
+    TableDefinition,
+    TableName,
+    folded_name,
+    physical_ms,
+)
 from storage_consumer.plan.copies import shown_tso
 from storage_consumer.plan.ddl_backlog import DdlBacklog
 from storage_consumer.plan.directories import Catalog, Commands
@@ -36,11 +44,17 @@ def is_covered(
     """
     if not step.ddl.exchanges_partition:
         return True
-    taken = [table for key in touched(step) if (table := tables[key]).name.table and not table.status.excluded]
+    taken = [
+        table
+        for key in touched(step)
+        if (table := tables[key]).name.table and not table.status.excluded
+    ]
     return bool(taken) and all(table.copies.copied_at >= step.version for table in taken)
 
 
-def copied_at(step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]) -> int:
+def copied_at(
+    step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]
+) -> int:
     """Return the TSO of a covered statement's copy; for a left-out table, the last it touches."""
     own = tables[step.table_key]
     return own.copies.copied_at or max(tables[key].copies.copied_at for key in touched(step))
@@ -73,16 +87,23 @@ def covered_renames(
     for group, keys in _connected(renames):
         version = group[0].version
         wanted = _taken(keys[1], tables) or _taken(keys[0], tables)
-        lacks = {key for key in wanted if (tables[key].copies.copied_at if key in tables else floor) < version}
+        lacks = {
+            key
+            for key in wanted
+            if (tables[key].copies.copied_at if key in tables else floor) < version
+        }
         # In a cycle the names taken and the names given are the same set.
         passing = {
             key
             for key in (lacks if keys[0] == keys[1] else ())
-            if key not in tables or tables[key].timeline.is_passing_at(version, ends_of(tables[key]))
+            if key not in tables
+            or tables[key].timeline.is_passing_at(version, ends_of(tables[key]))
         }
         # A cycle needs only one name in between. Where a statement leaves the old name's database
         # open, nobody knows whose copy it needs.
-        is_clear = not any(step.ddl.rename is not None and step.ddl.rename.from_anywhere for step in group)
+        is_clear = not any(
+            step.ddl.rename is not None and step.ddl.rename.from_anywhere for step in group
+        )
         covered += group if is_clear and wanted and lacks == passing and len(passing) <= 1 else []
     return covered
 
@@ -99,9 +120,16 @@ def _connected(renames: Iterable[DdlStep]) -> list[tuple[list[DdlStep], tuple[se
         old, new = map(key_of, step.ddl.renamed or (step.name, step.name))
         # One rename may join several groups that had nothing in common before.
         merged: tuple[list[DdlStep], tuple[set[str], set[str]]] = ([step], ({old}, {new}))
-        for found in [g for g in groups if g[0][0].version == step.version and {old, new} & (g[1][0] | g[1][1])]:
+        for found in [
+            g
+            for g in groups
+            if g[0][0].version == step.version and {old, new} & (g[1][0] | g[1][1])
+        ]:
             groups.remove(found)
-            merged = [*found[0], *merged[0]], (merged[1][0] | found[1][0], merged[1][1] | found[1][1])
+            merged = (
+                [*found[0], *merged[0]],
+                (merged[1][0] | found[1][0], merged[1][1] | found[1][1]),
+            )
         groups.append(merged)
     return groups
 
@@ -112,7 +140,11 @@ def gone_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableName | N
     if pair is None:
         table = tables[step.table_key]
         created_again = table.timeline.has_statement(step.version + 1, table.copies.copied_at)
-        return step.name if step.definition.ddl_type == DdlKind.DROP_TABLE and not created_again else None
+        return (
+            step.name
+            if step.definition.ddl_type == DdlKind.DROP_TABLE and not created_again
+            else None
+        )
     old = tables.get(key_of(pair[0]))
     return pair[0] if pair[0] != pair[1] and (old is None or old.status.dropped) else None
 
@@ -128,14 +160,24 @@ def count_as_copied(
         if pair is not None and pair[0] != pair[1]:
             key = key_of(pair[0])
             # One that existed only within a cycle may be known from its halt alone.
-            old = catalog.table(pair[0]) if key in catalog.stored_behind else catalog.tables.get(key)
+            old = (
+                catalog.table(pair[0]) if key in catalog.stored_behind else catalog.tables.get(key)
+            )
             # The rows of the table whose name it took away are in the copy.
-            if old is not None and old.checkpoint <= step.version and old.copies.copied_at < step.version:
+            if (
+                old is not None
+                and old.checkpoint <= step.version
+                and old.copies.copied_at < step.version
+            ):
                 old.hand_on(step.version)
                 catalog.to_be_stored.append(old)
         # A copy from before it would lack a table that is left out; also one that follows the feed
         # beyond it: what is stored of it is older.
-        passed = [table for key in sorted(touches.of(step)) if (table := catalog.tables[key]).status.excluded]
+        passed = [
+            table
+            for key in sorted(touches.of(step))
+            if (table := catalog.tables[key]).status.excluded
+        ]
         for table in passed:
             table.advance(step.version)
         catalog.to_be_stored += passed
@@ -150,9 +192,25 @@ def count_as_copied(
 
 SHOWS_EARLY = frozenset(
     {
-        *(DdlKind.DROP_SCHEMA, DdlKind.DROP_TABLE, DdlKind.DROP_COLUMN, DdlKind.DROP_COLUMNS, DdlKind.DROP_INDEX),
-        *(DdlKind.DROP_FOREIGN_KEY, DdlKind.DROP_PRIMARY_KEY, DdlKind.DROP_PARTITION, DdlKind.DROP_VIEW),
-        *(DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES, DdlKind.MODIFY_COLUMN, DdlKind.MULTI_SCHEMA_CHANGE),
+        *(
+            DdlKind.DROP_SCHEMA,
+            DdlKind.DROP_TABLE,
+            DdlKind.DROP_COLUMN,
+            DdlKind.DROP_COLUMNS,
+            DdlKind.DROP_INDEX,
+        ),
+        *(
+            DdlKind.DROP_FOREIGN_KEY,
+            DdlKind.DROP_PRIMARY_KEY,
+            DdlKind.DROP_PARTITION,
+            DdlKind.DROP_VIEW,
+        ),
+        *(
+            DdlKind.RENAME_TABLE,
+            DdlKind.RENAME_TABLES,
+            DdlKind.MODIFY_COLUMN,
+            DdlKind.MULTI_SCHEMA_CHANGE,
+        ),
     }
 )
 """Kinds of statements whose effect a snapshot from before their version can show."""
@@ -286,7 +344,11 @@ class Unbased:
 
     def note(self, key: str, definition: TableDefinition) -> None:
         """Keep a table's last statement up to the copy: not run, so only the copy has the table."""
-        is_table = bool(definition.name.table) and definition.ddl_type not in _NO_TABLES and not definition.is_view
+        is_table = (
+            bool(definition.name.table)
+            and definition.ddl_type not in _NO_TABLES
+            and not definition.is_view
+        )
         known = self._stated.get(key)
         if key in self._based or not is_table or definition.version > self._floor:
             return
@@ -312,7 +374,11 @@ class Unbased:
         return is_covered and is_last and table.key not in self._based
 
     def missing(
-        self, storage_checkpoint: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes, command: Commands
+        self,
+        storage_checkpoint: int,
+        tables: Mapping[str, TableConsumer],
+        lifetimes: Lifetimes,
+        command: Commands,
     ) -> dict[str, str]:
         """Return tables that the copy lacks, key → error, once; none before the bucket is past it.
 
@@ -333,7 +399,11 @@ class Unbased:
         }
 
     def _is_explained(
-        self, table: TableConsumer, version: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes
+        self,
+        table: TableConsumer,
+        version: int,
+        tables: Mapping[str, TableConsumer],
+        lifetimes: Lifetimes,
     ) -> bool:
         ends = lifetimes.ends_of(table)
         # A name that a swap of two tables needs in between.
@@ -383,7 +453,11 @@ def beside_copies(
 
 
 def _moved_on(
-    table: TableConsumer, new: TableConsumer, version: int, lifetimes: Lifetimes, based: Collection[str]
+    table: TableConsumer,
+    new: TableConsumer,
+    version: int,
+    lifetimes: Lifetimes,
+    based: Collection[str],
 ) -> bool:
     """Return whether a RENAME's new name is free, since its copied holder has moved on.
 
@@ -394,14 +468,18 @@ def _moved_on(
     return name is not None and key_of(name) != table.key and key_of(name) in based
 
 
-def _shows_rename(new: TableConsumer, table: TableConsumer, version: int, lifetimes: Lifetimes, floor: int) -> bool:
+def _shows_rename(
+    new: TableConsumer, table: TableConsumer, version: int, lifetimes: Lifetimes, floor: int
+) -> bool:
     """Return whether a table's own copy shows a RENAME early, since the name was free."""
     ends, copied_at = lifetimes.ends_of(new), new.copies.copied_at
     if not _is_free(new, version, lifetimes):
         return False
     if new.status.loading:
         return True
-    is_own = copied_at > max(table.copies.copied_at, floor) and not ends.has_within(copied_at + 1, version - 1)
+    is_own = copied_at > max(table.copies.copied_at, floor) and not ends.has_within(
+        copied_at + 1, version - 1
+    )
     return is_own and is_first_after(table, copied_at, version) and copy_before(new, version) > 0
 
 
@@ -416,7 +494,9 @@ _NAMED = 5
 """Most columns that a message names."""
 
 
-def of_another_time(copied: Iterable[TableDefinition], low: int, shown: Iterable[TableDefinition]) -> str:
+def of_another_time(
+    copied: Iterable[TableDefinition], low: int, shown: Iterable[TableDefinition]
+) -> str:
     """Return a copy's table with columns of another time than TSO `low`, and the step; or "".
 
     `copied`: the tables of the copy, without generated columns. `shown`: what the bucket's schema
@@ -443,7 +523,11 @@ def of_another_time(copied: Iterable[TableDefinition], low: int, shown: Iterable
 
 def _different(table: TableDefinition) -> Callable[[TableDefinition], set[str]]:
     """Return how a schema file's columns and those of a copy's table differ."""
-    made = {folded_name(column.name) for column in statement_of(table.query).columns if column.generated[0] > 0}
+    made = {
+        folded_name(column.name)
+        for column in statement_of(table.query).columns
+        if column.generated[0] > 0
+    }
     own = {folded_name(column.name) for column in table.columns} - made
 
     def differing(definition: TableDefinition) -> set[str]:
@@ -461,7 +545,9 @@ def _of_another_time(table: TableDefinition, low: int, newest: TableDefinition) 
         "lacks": [name for name in differing if name in there],
         "has": [name for name in differing if name not in there],
     }
-    parts = " and ".join(f"{verb} {some_of(names, _NAMED)}" for verb, names in said.items() if names)
+    parts = " and ".join(
+        f"{verb} {some_of(names, _NAMED)}" for verb, names in said.items() if names
+    )
     return (
         f"the table {table.name} of the copy ({table.path}) {parts}, unlike {newest.path} (version {shown_tso(newest.version)}), its newest schema file "
         f"up to the copy's TSO {shown_tso(low)}: that TSO or the files of the copy are of another time. Restore the `metadata` that was written with "

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from storage_consumer.model import MAX_TSO, DdlId, DdlKind, TableColumn, TableDefinition, folded_name
+from storage_consumer.model import (
+    MAX_TSO,
+    DdlId,
+    DdlKind,
+    TableColumn,
+    TableDefinition,
+    folded_name,
+)
 from storage_consumer.plan.in_order import Together
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import Lifetimes, TableConsumer
@@ -70,7 +77,9 @@ class DdlBacklog:
             self._copied += [] if step.ensure or ran else [step]
         elif ddl_is_pending(place, table.checkpoint, journalled=ran):
             # Copies of other tables may hold a statement of a table that is left out.
-            if table.status.excluded and (step.ddl.exchanges_partition or step.ddl.renamed is not None):
+            if table.status.excluded and (
+                step.ddl.exchanges_partition or step.ddl.renamed is not None
+            ):
                 self._copied.append(step)
             else:
                 self.put_back(step)
@@ -84,7 +93,9 @@ class DdlBacklog:
         queued, self._queued = self._queued, []
         return [step for step in queued if self._pending.get(step.identity) is step]
 
-    def drop_structures(self, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes) -> list[DdlStep]:
+    def drop_structures(
+        self, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes
+    ) -> list[DdlStep]:
         """Dequeue and return structures that a later statement or structure creates anyway."""
         ensured: dict[str, int] = {}
         dropped = []
@@ -95,7 +106,11 @@ class DdlBacklog:
             before = ensured.get(step.table_key)
             # One structure is enough, unless the table ended in between.
             again = before is not None and not ends.has_within(before + 1, step.version - 1)
-            if table is None or again or not table.timeline.needs_table_before(step.definition, ends):
+            if (
+                table is None
+                or again
+                or not table.timeline.needs_table_before(step.definition, ends)
+            ):
                 self.set_aside(step)
                 dropped.append(step)
             ensured[step.table_key] = step.version
@@ -108,7 +123,11 @@ class DdlBacklog:
 
     def recall(self, tables: Mapping[str, TableConsumer]) -> None:
         """Withdraw queued statements that a copy may now hold; `take_copied` returns them."""
-        held = [step for step in self if step.version <= tables[step.table_key].copies.copied_at and not step.ensure]
+        held = [
+            step
+            for step in self
+            if step.version <= tables[step.table_key].copies.copied_at and not step.ensure
+        ]
         for step in held:
             self.set_aside(step)
         self._copied += held
@@ -193,11 +212,21 @@ class StoppedDdl:
         Each decision is returned once: if the text that it gives is refused too, the table waits
         for another decision.
         """
-        new = [identity for identity in self._stopped if (identity, decided.get(identity, "")) not in self._obeyed]
+        new = [
+            identity
+            for identity in self._stopped
+            if (identity, decided.get(identity, "")) not in self._obeyed
+        ]
         found = [self._stopped.pop(identity) for identity in new if identity in decided]
-        self._obeyed |= {(stopped.step.identity, decided[stopped.step.identity]) for stopped in found}
-        self.decided_late |= {stopped.step.identity: stopped.step for stopped in found if stopped.late}
-        return sorted((each for each in found if not each.late), key=lambda stopped: stopped.step.version)
+        self._obeyed |= {
+            (stopped.step.identity, decided[stopped.step.identity]) for stopped in found
+        }
+        self.decided_late |= {
+            stopped.step.identity: stopped.step for stopped in found if stopped.late
+        }
+        return sorted(
+            (each for each in found if not each.late), key=lambda stopped: stopped.step.version
+        )
 
 
 _OTHER = "{}: {} gives a view that was left out another name, which something else has by now. The view is left out: create it as the source has it"
@@ -207,7 +236,11 @@ class LeftOutViews:
     """Statements of views, which have no rows: nothing waits for one, made at any later time."""
 
     def __init__(
-        self, tables: Mapping[str, TableConsumer], backlog: DdlBacklog, touches: Touches, lifetimes: Lifetimes
+        self,
+        tables: Mapping[str, TableConsumer],
+        backlog: DdlBacklog,
+        touches: Touches,
+        lifetimes: Lifetimes,
     ) -> None:
         """Begin without any; the others are what is known, now and later."""
         self._tables = tables
@@ -244,7 +277,11 @@ class LeftOutViews:
         `at_work`: statements that run or are about to. A later one of a view may end it, so
         that the view waits for it. A view's own is queued again, so that what comes after it waits.
         """
-        wanted = [step for key, step in self._views.items() if key in self._due or step.identity in decided]
+        wanted = [
+            step
+            for key, step in self._views.items()
+            if key in self._due or step.identity in decided
+        ]
         own = {step.identity for step in at_work}
         busy = {step.table_key for step in at_work}
         # What the target has shows whether a statement begun by an earlier run took effect.
@@ -261,8 +298,14 @@ class LeftOutViews:
                 continue
             old = self._under_old_name(step)
             # The old name of a renamed view may be another's by now.
-            if step.identity not in own and old is not None and old.timeline.has_statement(step.version, MAX_TSO):
-                table.pass_statement(step.version, dropped=False, why=_OTHER.format(step.name, step.definition.path))
+            if (
+                step.identity not in own
+                and old is not None
+                and old.timeline.has_statement(step.version, MAX_TSO)
+            ):
+                table.pass_statement(
+                    step.version, dropped=False, why=_OTHER.format(step.name, step.definition.path)
+                )
             else:
                 self._backlog.put_back(step)
         if found:
@@ -272,7 +315,11 @@ class LeftOutViews:
     def former(self, step: DdlStep) -> TableConsumer | None:
         """Return what is known of a renamed view's old name, unless its version reuses that."""
         table = self._under_old_name(step)
-        return None if table is None or table.timeline.has_statement(step.version, step.version) else table
+        return (
+            None
+            if table is None or table.timeline.has_statement(step.version, step.version)
+            else table
+        )
 
     def _under_old_name(self, step: DdlStep) -> TableConsumer | None:
         pair = step.ddl.renamed
@@ -282,24 +329,60 @@ class LeftOutViews:
         """Return whether nothing that ran since has remade or ended it; the rest runs after it."""
         table = self._tables[step.table_key]
         # One of this very version may wait until all of its time is stored.
-        waits = any(each.version == table.checkpoint and each.table_key == table.key for each in self._backlog)
+        waits = any(
+            each.version == table.checkpoint and each.table_key == table.key
+            for each in self._backlog
+        )
         since = step.version + 1, table.checkpoint - waits
-        if table.timeline.has_statement(*since) or self._lifetimes.ends_of(table).has_within(*since):
+        if table.timeline.has_statement(*since) or self._lifetimes.ends_of(table).has_within(
+            *since
+        ):
             return False
         # Where the bucket was emptied since, only the state still tells of it. A view that comes
         # late may be younger than what was dropped.
-        has_ended = table.status.dropped and step.version < table.checkpoint and self._backlog.was_refused(step)
+        has_ended = (
+            table.status.dropped
+            and step.version < table.checkpoint
+            and self._backlog.was_refused(step)
+        )
         return not (has_ended or self._backlog.has_followed(step))
 
 
 _EMPTYING = frozenset((DdlKind.DROP_TABLE, DdlKind.TRUNCATE_TABLE))
 _HARMLESS = frozenset(
     (
-        *(DdlKind.ADD_COLUMN, DdlKind.ADD_COLUMNS, DdlKind.DROP_COLUMN, DdlKind.DROP_COLUMNS, DdlKind.MODIFY_COLUMN),
-        *(DdlKind.SET_DEFAULT_VALUE, DdlKind.REBASE_AUTO_ID, DdlKind.MODIFY_TABLE_COMMENT, DdlKind.MULTI_SCHEMA_CHANGE),
-        *(DdlKind.ADD_INDEX, DdlKind.DROP_INDEX, DdlKind.RENAME_INDEX, DdlKind.ALTER_INDEX_VISIBILITY),
-        *(DdlKind.ADD_FOREIGN_KEY, DdlKind.DROP_FOREIGN_KEY, DdlKind.ADD_FULLTEXT_INDEX, DdlKind.CREATE_HYBRID_INDEX),
-        *(DdlKind.ADD_PARTITION, DdlKind.ALTER_TTL, DdlKind.REMOVE_TTL, DdlKind.ALTER_SCHEMA, DdlKind.CREATE_SCHEMA),
+        *(
+            DdlKind.ADD_COLUMN,
+            DdlKind.ADD_COLUMNS,
+            DdlKind.DROP_COLUMN,
+            DdlKind.DROP_COLUMNS,
+            DdlKind.MODIFY_COLUMN,
+        ),
+        *(
+            DdlKind.SET_DEFAULT_VALUE,
+            DdlKind.REBASE_AUTO_ID,
+            DdlKind.MODIFY_TABLE_COMMENT,
+            DdlKind.MULTI_SCHEMA_CHANGE,
+        ),
+        *(
+            DdlKind.ADD_INDEX,
+            DdlKind.DROP_INDEX,
+            DdlKind.RENAME_INDEX,
+            DdlKind.ALTER_INDEX_VISIBILITY,
+        ),
+        *(
+            DdlKind.ADD_FOREIGN_KEY,
+            DdlKind.DROP_FOREIGN_KEY,
+            DdlKind.ADD_FULLTEXT_INDEX,
+            DdlKind.CREATE_HYBRID_INDEX,
+        ),
+        *(
+            DdlKind.ADD_PARTITION,
+            DdlKind.ALTER_TTL,
+            DdlKind.REMOVE_TTL,
+            DdlKind.ALTER_SCHEMA,
+            DdlKind.CREATE_SCHEMA,
+        ),
         *(DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES, DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW),
     )
 )
@@ -337,7 +420,9 @@ class QuarantinedTables:
     def note(self, key: str, count: int, signature: str) -> None:
         """Note that a table may have entries from now on, up to `count` more."""
         old = self._tables.get(key, TableEntries(count=0, signatures=frozenset()))
-        self._tables[key] = TableEntries(count=old.count + count, signatures=old.signatures | {signature})
+        self._tables[key] = TableEntries(
+            count=old.count + count, signatures=old.signatures | {signature}
+        )
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -363,7 +448,11 @@ def gone_by(step: DdlStep) -> tuple[str, str]:
 
 def changes_nothing_to_compare(definition: TableDefinition, before: TableDefinition | None) -> bool:
     """Return whether a statement leaves the rows and columns of its table as they were `before`."""
-    return definition.ddl_type in _HARMLESS and before is not None and before.columns == definition.columns
+    return (
+        definition.ddl_type in _HARMLESS
+        and before is not None
+        and before.columns == definition.columns
+    )
 
 
 def may_run(step: DdlStep, before: TableDefinition | None, entries: TableEntries) -> bool:
@@ -373,10 +462,16 @@ def may_run(step: DdlStep, before: TableDefinition | None, entries: TableEntries
         return True
     if definition.ddl_type not in _HARMLESS:
         return False
-    return before is None or not definition.columns or _key(before, entries) == _key(definition, entries)
+    return (
+        before is None
+        or not definition.columns
+        or _key(before, entries) == _key(definition, entries)
+    )
 
 
 def _key(definition: TableDefinition, entries: TableEntries) -> list[TableColumn]:
     """Return the columns by which rows are found."""
     names = {part[0] for signature in entries.signatures for part in json.loads(signature)[1:]}
-    return [column for column in definition.columns if column.is_pk or folded_name(column.name) in names]
+    return [
+        column for column in definition.columns if column.is_pk or folded_name(column.name) in names
+    ]

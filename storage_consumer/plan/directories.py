@@ -162,7 +162,11 @@ class Catalog:
                 checkpoint = max(restart.tables.get(key, 0), follows)
                 # One that was loaded may be behind what others were told. It counts now that it is
                 # left out, and that must not fall.
-                checkpoint = max(checkpoint, restart.lowest) if status.left_out or status.skipped else checkpoint
+                checkpoint = (
+                    max(checkpoint, restart.lowest)
+                    if status.left_out or status.skipped
+                    else checkpoint
+                )
             table = TableConsumer(
                 name,
                 checkpoint,
@@ -188,7 +192,8 @@ class Catalog:
         restored = TableStanding(
             dropped=dropped,
             left_out=left_out,
-            named=(load := restart.loads.get(key)) is not None and load.phase != LoadPhase.REQUESTED,
+            named=(load := restart.loads.get(key)) is not None
+            and load.phase != LoadPhase.REQUESTED,
             nowhere=self._selection.why_nowhere(name),
             lacks_past=bool(name.table) and key in restart.excluded and not left_out,
             held=key in restart.held and not (left_out or dropped),
@@ -206,11 +211,15 @@ class Catalog:
             return replace(restored, state=TableState.LOST, error=restart.lost[key])
         if restored.lacks_past:
             return replace(
-                restored, state=TableState.HALTED, error=f"{WAS_LEFT_OUT}. Leave it out again, or {self._copy(name)}"
+                restored,
+                state=TableState.HALTED,
+                error=f"{WAS_LEFT_OUT}. Leave it out again, or {self._copy(name)}",
             )
         if not restored.held:
             return restored
-        return replace(restored, state=TableState.HALTED, error=restart.held[key], paused=key in restart.paused)
+        return replace(
+            restored, state=TableState.HALTED, error=restart.held[key], paused=key in restart.paused
+        )
 
     def _copy(self, name: TableName) -> str:
         """Return how a table continues with a copy."""
@@ -226,8 +235,15 @@ class Catalog:
         if not again:
             # What a table lacks stays known even if no file shows the table any more; and one that
             # is behind catches up.
-            lacking = {key for key, copies in restart.copies.items() if copies.is_of_note(self.sequences)}
-            for key in restart.lost.keys() | restart.held.keys() | lacking | (restart.behind - self._retired):
+            lacking = {
+                key for key, copies in restart.copies.items() if copies.is_of_note(self.sequences)
+            }
+            for key in (
+                restart.lost.keys()
+                | restart.held.keys()
+                | lacking
+                | (restart.behind - self._retired)
+            ):
                 # Of one that is left out from now on nothing is missed.
                 if (
                     key in restart.targets
@@ -251,7 +267,9 @@ class Catalog:
         """Return the table that a version directory belongs to."""
         if key not in self._owners:
             version, table_dir = key
-            table = self.table(self._names[table_dir].before(version + 1) or stand_in_for(table_dir))
+            table = self.table(
+                self._names[table_dir].before(version + 1) or stand_in_for(table_dir)
+            )
             self._owners[key] = table.key
             # With its first files a table without a schema file is a stand-in.
             self.renamings += not table.files.versions
@@ -314,7 +332,11 @@ class Catalog:
                 table.files.version(file.version_key).remove(file)
                 table.halt(_STRAY.format(file.stored.path.rpartition("/")[0]), "file")
                 lost[table.key] = table
-            elif table is not None and not table.status.excluded and table.files.version(file.version_key).forget(file):
+            elif (
+                table is not None
+                and not table.status.excluded
+                and table.files.version(file.version_key).forget(file)
+            ):
                 table.copies.miss([(file.sequence, file.number, file.number)], self.now)
                 lost[table.key] = table
         return list(lost.values())
@@ -334,7 +356,9 @@ class Catalog:
         table.copies.note_change()
         known = table.copies.known
         lost = table.status.state == TableState.LOST and file.number not in sequence.same_size
-        if (lost or file.number <= known.absent.get(file.sequence, 0)) and known.copy_from < self.now:
+        if (
+            lost or file.number <= known.absent.get(file.sequence, 0)
+        ) and known.copy_from < self.now:
             if lost:
                 table.lose(_LOST.format(self._copy(table.name)), self.now)
             else:
@@ -393,17 +417,26 @@ class Catalog:
         stand_in, restart = stand_in_for(table_dir), self._restart
         old_key, new_key = key_of(stand_in), key_of(name)
         # A stand-in is left out by an operator only, as the filter goes by names.
-        passed = old_key in restart.skipped or (old_key in restart.excluded and old_key in restart.held)
+        passed = old_key in restart.skipped or (
+            old_key in restart.excluded and old_key in restart.held
+        )
         # The path had the right name all along, or nothing was known by it alone.
-        if old_key == new_key or not (old_key in self.tables or old_key in restart.behind or passed):
+        if old_key == new_key or not (
+            old_key in self.tables or old_key in restart.behind or passed
+        ):
             return
-        old, is_new = self.table(stand_in), new_key not in self.tables and new_key not in restart.tables
+        old, is_new = (
+            self.table(stand_in),
+            new_key not in self.tables and new_key not in restart.tables,
+        )
         # Nothing was applied under the new name before, so it inherits how far the stand-in came.
         new = self.table(name, old.checkpoint if is_new else None)
         lacks = passed or old.status.state == TableState.LOST or bool(old.copies.known.absent)
         # Rows in its unread files may be at or below what the table has passed already, where they
         # would count as repeats.
-        if lacks or (old.checkpoint < new.checkpoint and (old.files.pending or old_key in restart.behind)):
+        if lacks or (
+            old.checkpoint < new.checkpoint and (old.files.pending or old_key in restart.behind)
+        ):
             self._mark_late(new, f"the files in {table_dir}")
         for key in [key for key in old.files.versions if key[1] == table_dir]:
             self._move(key, new)

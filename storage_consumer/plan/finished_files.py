@@ -62,7 +62,10 @@ def digest_of(stored: StoredObject) -> int:
     """Return size and tag as a stable 64-bit digest, never 0 or 1; the low bits: the size."""
     # Not hash(): it differs between processes, and digests are stored.
     tag = int.from_bytes(
-        blake2b(stored.tag.encode("utf-8", "surrogatepass"), digest_size=WIDTH - _SIZE_BYTES).digest(), "little"
+        blake2b(
+            stored.tag.encode("utf-8", "surrogatepass"), digest_size=WIDTH - _SIZE_BYTES
+        ).digest(),
+        "little",
     )
     return tag << 8 * _SIZE_BYTES | _size_part(stored.size)
 
@@ -160,7 +163,9 @@ class Digests:
         # A chunk grows as needed; a place that was never set is zero, which is `_ABSENT`.
         content = self._chunks.get(chunk, b"").ljust((place + 1) * WIDTH, b"\0")
         start = place * WIDTH
-        self._chunks[chunk] = content[:start] + digest.to_bytes(WIDTH, "little") + content[start + WIDTH :]
+        self._chunks[chunk] = (
+            content[:start] + digest.to_bytes(WIDTH, "little") + content[start + WIDTH :]
+        )
         self._moved.add(chunk)
 
     def finished_beyond(self, number: int) -> Iterator[int]:
@@ -209,7 +214,11 @@ class Digests:
 def _in(chunks: Mapping[int, bytes], number: int) -> int:
     chunk, place = divmod(number, CHUNK)
     content = chunks.get(chunk)
-    return int.from_bytes(content[place * WIDTH : (place + 1) * WIDTH], "little") if content else _ABSENT
+    return (
+        int.from_bytes(content[place * WIDTH : (place + 1) * WIDTH], "little")
+        if content
+        else _ABSENT
+    )
 
 
 class FileSequence:
@@ -220,7 +229,9 @@ class FileSequence:
     still the same.
     """
 
-    def __init__(self, finished: Finished | None = None, moved: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, finished: Finished | None = None, moved: Callable[[], None] = lambda: None
+    ) -> None:
         """Begin with what an earlier run finished; call `moved` if there is more to store."""
         finished = finished or Finished()
         self.done_upto = finished.upto
@@ -360,11 +371,15 @@ class FileSequence:
     @property
     def known(self) -> list[tuple[int, int]]:
         """First and last numbers of what is finished or listed above `done_upto`, in no order."""
-        return [(run.first, run.last) for run in self._done] + [(f.number, f.number) for f in self.pending.values()]
+        return [(run.first, run.last) for run in self._done] + [
+            (f.number, f.number) for f in self.pending.values()
+        ]
 
     def has(self, number: int) -> bool:
         """Return whether the file of a number is listed, or finished and not written anew since."""
-        is_done = number <= self.done_upto or any(run.first <= number <= run.last for run in self._done)
+        is_done = number <= self.done_upto or any(
+            run.first <= number <= run.last for run in self._done
+        )
         is_done = is_done and self._digests[number] != REWRITTEN
         return is_done or any(file.number == number for file in self.pending.values())
 
@@ -382,7 +397,9 @@ class FileSequence:
         """Return how far it is finished, with the digests that changed since the last call."""
         self.rewritten = self.let_go_of = False
         digests, replaces = self._digests.moved()
-        return Finished(upto=self.done_upto, left_out=self.left_out, digests=digests, replaces=replaces)
+        return Finished(
+            upto=self.done_upto, left_out=self.left_out, digests=digests, replaces=replaces
+        )
 
 
 class FileSequences:
@@ -400,7 +417,9 @@ class FileSequences:
         """Return the sequence with this name."""
         if name not in self._sequences:
             # The function is called only later, when `sequence` has its value.
-            sequence = FileSequence(self._finished.get(name), lambda: self._moved.update({name: sequence}))
+            sequence = FileSequence(
+                self._finished.get(name), lambda: self._moved.update({name: sequence})
+            )
             self._sequences[name] = sequence
         return self._sequences[name]
 

@@ -97,7 +97,10 @@ class Together:
 
     def after(self, number: int) -> int | None:
         """Return the lowest one above `number` (exclusive)."""
-        return min((found for part in self._parts if (found := part.after(number)) is not None), default=None)
+        return min(
+            (found for part in self._parts if (found := part.after(number)) is not None),
+            default=None,
+        )
 
     def has_within(self, first: int, last: int) -> bool:
         """Return whether there is one in a span, both ends inclusive."""

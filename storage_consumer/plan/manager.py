@@ -18,9 +18,21 @@ from storage_consumer.plan.covered import (
     gives_away,
     is_covered,
 )
-from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, LeftOutViews, QuarantinedTables, StoppedDdl
+from storage_consumer.plan.ddl_backlog import (
+    LATE,
+    DdlBacklog,
+    LeftOutViews,
+    QuarantinedTables,
+    StoppedDdl,
+)
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
-from storage_consumer.plan.planner import Position, ready_ddls, standing_still, target_of, whole_groups
+from storage_consumer.plan.planner import (
+    Position,
+    ready_ddls,
+    standing_still,
+    target_of,
+    whole_groups,
+)
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import DdlStep, RowStep, Wave
 from storage_consumer.plan.table import Lifetimes, TableConsumer, begins_at, is_dropped_after
@@ -62,12 +74,16 @@ class ConsumerManager:
         self.left_out_files = 0
         self.skipped_files = 0
         self.selection: Final = selection or Selection()
-        self.catalog: Final = Catalog(restart, tells_time=tells_time, selection=self.selection, command=command)
+        self.catalog: Final = Catalog(
+            restart, tells_time=tells_time, selection=self.selection, command=command
+        )
         self.tables: Final[Mapping[str, TableConsumer]] = self.catalog.tables
         self.sequences: Final = self.catalog.sequences
         self.backlog: Final = DdlBacklog(restart.journalled, restart.started, restart.refused)
         self.lifetimes: Final = Lifetimes()
-        self.touches: Final = Touches(self.backlog, self.catalog, self.selection.routes, self.lifetimes)
+        self.touches: Final = Touches(
+            self.backlog, self.catalog, self.selection.routes, self.lifetimes
+        )
         self.stopped: Final = StoppedDdl()
         self.left_out: Final = LeftOutViews(self.tables, self.backlog, self.touches, self.lifetimes)
         self.quarantined: Final = QuarantinedTables()
@@ -87,7 +103,10 @@ class ConsumerManager:
     # (2) dispatch: new files to their tables
 
     def dispatch(
-        self, definitions: Iterable[TableDefinition], table_dirs: Mapping[str, str], files: Iterable[DataFile]
+        self,
+        definitions: Iterable[TableDefinition],
+        table_dirs: Mapping[str, str],
+        files: Iterable[DataFile],
     ) -> list[DdlStep]:
         """Hand new schema files (path → table directory) and data files to tables.
 
@@ -130,9 +149,18 @@ class ConsumerManager:
         self.lifetimes.ends(table.key, definition)
         if definition.is_ddl:
             self.unbased.note(table.key, definition)
-        step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
+        step = DdlStep(
+            table_dir=table_dir,
+            table_key=table.key,
+            definition=definition,
+            ensure=not definition.is_ddl,
+        )
         self._renames.note(step, table.copies.copied_at)
-        if step.ensure and self._is_needed(step, table) and self.unbased.takes(table.key, definition):
+        if (
+            step.ensure
+            and self._is_needed(step, table)
+            and self.unbased.takes(table.key, definition)
+        ):
             return None
         late = self._is_needed(step, table) and self.backlog.take(step, table)
         # It was left out before, or its file came late: a view can be made at any time.
@@ -141,7 +169,9 @@ class ConsumerManager:
             late = False
         if late:
             table.halt(LATE.format(definition.path), "ddl")
-        if definition.ddl_type == DdlKind.CREATE_SCHEMA and not self.selection.judged_away(definition):
+        if definition.ddl_type == DdlKind.CREATE_SCHEMA and not self.selection.judged_away(
+            definition
+        ):
             self.lifetimes.creates(definition.name.schema, definition.version)
         return step if late else None
 
@@ -150,7 +180,9 @@ class ConsumerManager:
         if not step.ensure:
             return True
         ends = self.lifetimes.ends_of(table)
-        return not table.status.excluded and table.timeline.needs_table_before(step.definition, ends)
+        return not table.status.excluded and table.timeline.needs_table_before(
+            step.definition, ends
+        )
 
     def covered(self, storage_checkpoint: int) -> list[DdlStep]:
         """Return new statements whose effects are in copies of their tables; queue the others."""
@@ -158,15 +190,26 @@ class ConsumerManager:
         while taken := self.unbased.beside_views(self.backlog.take_copied(), storage_checkpoint):
             copied = self._renames.of(taken)
             # With queued ones: a rename of the same version may hand a name on.
-            waiting = [step for step in chain(copied, self.backlog) if gives_away(step) and not step.makes_view]
+            waiting = [
+                step
+                for step in chain(copied, self.backlog)
+                if gives_away(step) and not step.makes_view
+            ]
             together = covered_renames(waiting, self.tables, self.lifetimes.ends_of, self.floor)
             made = [
                 step
                 for step in copied
-                if self.unbased.lacks_view(step, self.tables[step.table_key]) and self.left_out.is_last(step)
+                if self.unbased.lacks_view(step, self.tables[step.table_key])
+                and self.left_out.is_last(step)
             ]
-            alone = (step for step in copied if step not in made and (step.makes_view or not gives_away(step)))
-            found = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
+            alone = (
+                step
+                for step in copied
+                if step not in made and (step.makes_view or not gives_away(step))
+            )
+            found = [
+                step for step in alone if is_covered(step, self.tables, self.touches.of)
+            ] + together
             for step in copied:
                 if step in made:
                     self.left_out.take(step)
@@ -182,15 +225,23 @@ class ConsumerManager:
 
     def refuse_places(self) -> dict[str, str]:
         """Mark tables with a colliding target name; return newly affected ones, key → error."""
-        errors = {table.key: table.status.nowhere for table in self.tables.values() if table.status.nowhere}
-        colliding = collisions(self.touches.names.alike, self.tables, self.selection.routes, self.lifetimes)
+        errors = {
+            table.key: table.status.nowhere
+            for table in self.tables.values()
+            if table.status.nowhere
+        }
+        colliding = collisions(
+            self.touches.names.alike, self.tables, self.selection.routes, self.lifetimes
+        )
         for key, error in colliding.items():
             if not self.tables[key].status.misplaced:
                 self.tables[key].misplace()
                 # It holds up nobody who has the same name.
                 self.touches.renew()
             errors.setdefault(key, error)
-        return {key: error for key, error in errors.items() if not self.tables[key].status.is_halted}
+        return {
+            key: error for key, error in errors.items() if not self.tables[key].status.is_halted
+        }
 
     # (2) plan: the next wave
 
@@ -240,7 +291,9 @@ class ConsumerManager:
                 continue
             target = target_of(table.key, pending.row_barriers, storage_checkpoint)
             if step := table.row_step(target):
-                if (ready := beside_copies(step, pending, self.tables, self.lifetimes, self.early)) is not None:
+                if (
+                    ready := beside_copies(step, pending, self.tables, self.lifetimes, self.early)
+                ) is not None:
                     steps.append(ready)
             else:
                 # No row up to the target is unread: `metadata` is read before the listing, so all
@@ -249,7 +302,10 @@ class ConsumerManager:
         if steps:
             return Wave(rows=tuple(steps), ddls=())
         positions = _positions(self.tables)
-        return Wave(rows=(), ddls=ready_ddls(pending, positions, still, storage_checkpoint, is_stable=is_stable))
+        return Wave(
+            rows=(),
+            ddls=ready_ddls(pending, positions, still, storage_checkpoint, is_stable=is_stable),
+        )
 
     def stuck(self, storage_checkpoint: int, *, is_stable: bool = False) -> dict[str, str]:
         """Return tables that a finished round left before the storage checkpoint, by a DDL.
@@ -295,7 +351,9 @@ class ConsumerManager:
         if step.alters_no_table:
             # A view may have had another name.
             former = self.left_out.former(step)
-            touched = frozenset({step.table_key} if former is None else {step.table_key, former.key})
+            touched = frozenset(
+                {step.table_key} if former is None else {step.table_key, former.key}
+            )
         else:
             touched = self.touches.of(step)
         for key in () if self.stopped.is_late(step) else sorted(touched):
@@ -338,7 +396,9 @@ class ConsumerManager:
         # Whatever a slow clock says: the source was there by then.
         now, news = max(self.catalog.now, storage_checkpoint), []
         for table in self.tables.values():
-            goes_on = 0 < continues_from <= table.checkpoint and table.status.state != TableState.LOST
+            goes_on = (
+                0 < continues_from <= table.checkpoint and table.status.state != TableState.LOST
+            )
             is_news = goes_on and table.copies.forget()
             # Files of a stand-in may be nobody's, so none of them is ever missed; nor is one of a
             # table that is left out.

@@ -180,7 +180,11 @@ def ready_ddls(
     """
     barrier = pending.barriers
     # No other version can run: each of its DDL has an earlier one before it.
-    first = (v for v in set(barrier.values()) if ddl_is_stored(v, storage_checkpoint, is_stable=is_stable))
+    first = (
+        v
+        for v in set(barrier.values())
+        if ddl_is_stored(v, storage_checkpoint, is_stable=is_stable)
+    )
     ready = []
     for version in sorted(first):
         steps = [
@@ -201,7 +205,9 @@ def standing_still(pending: PendingDdls, positions: Mapping[str, Position]) -> s
     A table that is being loaded goes on.
     """
     found = {
-        key for key, position in positions.items() if position.blocked and (position.stopped or not position.loading)
+        key
+        for key, position in positions.items()
+        if position.blocked and (position.stopped or not position.loading)
     }
 
     def holds(key: str, version: int) -> bool:
@@ -220,7 +226,11 @@ def standing_still(pending: PendingDdls, positions: Mapping[str, Position]) -> s
 
 
 def _arrived(
-    key: str, step: DdlStep, barrier: Mapping[str, int], positions: Mapping[str, Position], still: Collection[str]
+    key: str,
+    step: DdlStep,
+    barrier: Mapping[str, int],
+    positions: Mapping[str, Position],
+    still: Collection[str],
 ) -> bool:
     """Return whether a table is right before a DDL; an unknown one is if no earlier DDL touches it.
 
@@ -282,7 +292,12 @@ def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
         group,
         # Databases first, then what only has to exist. Directory and checksum make the order the
         # same in every run.
-        key=lambda step: (bool(step.name.table), not step.ensure, step.table_dir, step.definition.checksum),
+        key=lambda step: (
+            bool(step.name.table),
+            not step.ensure,
+            step.table_dir,
+            step.definition.checksum,
+        ),
     )
     pairs = {step.identity: step.ddl.renamed for step in waiting}
     ordered: list[DdlStep] = []
@@ -290,7 +305,9 @@ def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
         sources = {pair[0] for step in waiting if (pair := pairs[step.identity])}
         # A rename that changes only the case has one folded name for both, and waits for nobody.
         free = [
-            s for s in waiting if (pair := pairs[s.identity]) is None or pair[1] not in sources or pair[0] == pair[1]
+            s
+            for s in waiting
+            if (pair := pairs[s.identity]) is None or pair[1] not in sources or pair[0] == pair[1]
         ]
         # A cycle of renames has no free name: take one; the driver finds a runnable order.
         taken = free or waiting[:1]
@@ -322,17 +339,31 @@ def in_running_order(
     while waiting:
         # A rename that changes only the case finds its new name taken by itself.
         ready = next((w for w in waiting if w[0].identity in started), None) or next(
-            (w for w in waiting if w[1][0] in there and (w[1][1] not in there or w[1][0] == w[1][1])), None
+            (
+                w
+                for w in waiting
+                if w[1][0] in there and (w[1][1] not in there or w[1][0] == w[1][1])
+            ),
+            None,
         )
         if ready is None:
             # At most one inferred rename per statement, so that the loop ends in any case.
-            lost = lost_rename([pair for _, pair in waiting], there) if infers and put_in < len(group) else None
+            lost = (
+                lost_rename([pair for _, pair in waiting], there)
+                if infers and put_in < len(group)
+                else None
+            )
             if lost is None:
                 return (*ordered, *(step for step, _ in waiting))
             definition = inferred(lost, [step.definition for step, _ in waiting])
             new = definition.name
             table_dir = f"{new.schema}/{new.table}"
-            ready = (DdlStep(table_dir=table_dir, table_key=key_of(new), definition=definition, inferred=True), lost)
+            ready = (
+                DdlStep(
+                    table_dir=table_dir, table_key=key_of(new), definition=definition, inferred=True
+                ),
+                lost,
+            )
             put_in += 1
         else:
             waiting.remove(ready)
@@ -352,7 +383,9 @@ def unfinished(ordered: Sequence[DdlStep]) -> DdlStep | None:
     """
     pairs = [step.ddl.renamed for step in ordered]
     for at, (step, pair) in enumerate(zip(ordered, pairs, strict=True)):
-        goes_on = pair is None or any(later is not None and later[0] == pair[1] for later in pairs[at + 1 :])
+        goes_on = pair is None or any(
+            later is not None and later[0] == pair[1] for later in pairs[at + 1 :]
+        )
         if step.ddl.is_astray and not goes_on:
             return step
     return None
@@ -386,7 +419,9 @@ def lost_rename(
     return None
 
 
-def inferred(pair: tuple[TableName, TableName], group: Sequence[TableDefinition]) -> TableDefinition:
+def inferred(
+    pair: tuple[TableName, TableName], group: Sequence[TableDefinition]
+) -> TableDefinition:
     """Return the rename of `lost_rename`, without a file, its identity stable by its effect.
 
     `group`: the others of its version.
@@ -394,7 +429,9 @@ def inferred(pair: tuple[TableName, TableName], group: Sequence[TableDefinition]
     renames = [(each, rename) for each in group if (rename := parsed(each).rename) is not None]
     by_name = {name.folded(): name for _, rename in renames for name in (rename.old, rename.new)}
     old, new = by_name[pair[0]], by_name[pair[1]]
-    query = "RENAME TABLE " + " TO ".join(f"{quote(name.schema)}.{quote(name.table)}" for name in (old, new))
+    query = "RENAME TABLE " + " TO ".join(
+        f"{quote(name.schema)}.{quote(name.table)}" for name in (old, new)
+    )
     return replace(
         next(each for each, rename in renames if rename.folded[0] == pair[1]),
         name=new,
@@ -407,7 +444,10 @@ def inferred(pair: tuple[TableName, TableName], group: Sequence[TableDefinition]
 
 
 def unreached(
-    tables: Mapping[str, TableConsumer], pending: Iterable[PendingDdl], checkpoint: int, stuck: Collection[str]
+    tables: Mapping[str, TableConsumer],
+    pending: Iterable[PendingDdl],
+    checkpoint: int,
+    stuck: Collection[str],
 ) -> list[str]:
     """Return the keys of tables that are not at a checkpoint and can get there.
 
@@ -415,11 +455,16 @@ def unreached(
     halted cannot get there, nor can one that waits for a statement together with it.
     """
     stopped = {key for key, table in tables.items() if table.status.is_halted}
-    touched = [ddl.touches for ddl in pending if ddl_is_stored(ddl.step.version, checkpoint, is_stable=True)]
+    touched = [
+        ddl.touches
+        for ddl in pending
+        if ddl_is_stored(ddl.step.version, checkpoint, is_stable=True)
+    ]
     while more := {key for keys in touched if keys & stopped for key in keys} - stopped:
         stopped |= more
     return [
         key
         for key, table in tables.items()
-        if key not in stopped and (table.status.blocked or key in stuck or table.checkpoint < checkpoint)
+        if key not in stopped
+        and (table.status.blocked or key in stuck or table.checkpoint < checkpoint)
     ]

@@ -25,7 +25,14 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.parsers import why_reserved
 from storage_consumer.config.settings import EventFilter, Route, Selecting
-from storage_consumer.config.table_filter import ALL_DDL, ALTER_TABLE, EVENTS, NO_ALTERATIONS, TableRules, table_rules
+from storage_consumer.config.table_filter import (
+    ALL_DDL,
+    ALTER_TABLE,
+    EVENTS,
+    NO_ALTERATIONS,
+    TableRules,
+    table_rules,
+)
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import DdlKind, NameAt, TableDefinition, TableName, folded_name
 from storage_consumer.plan.steps import key_of
@@ -39,7 +46,9 @@ class Routes:
 
     def __init__(self, routes: Sequence[Route] = ()) -> None:
         """Compile the routes; earlier ones win."""
-        self._routes: list[tuple[TableRules, Route]] = [(table_rules(route.matcher), route) for route in routes]
+        self._routes: list[tuple[TableRules, Route]] = [
+            (table_rules(route.matcher), route) for route in routes
+        ]
 
     def __bool__(self) -> bool:
         """Return whether there is any route."""
@@ -82,7 +91,9 @@ class Routes:
         """Return another of the `known` databases that shares a target database, or ""."""
         own = {folded_name(each) for each in self.databases(schema)}
         for other in sorted(known):
-            if folded_name(other) != folded_name(schema) and own & {folded_name(d) for d in self.databases(other)}:
+            if folded_name(other) != folded_name(schema) and own & {
+                folded_name(d) for d in self.databases(other)
+            }:
                 return other
         return ""
 
@@ -93,7 +104,9 @@ def _filled(text: str, name: TableName) -> str:
     return name.schema.join(part.replace("{table}", name.table) for part in parts)
 
 
-def routed(definition: TableDefinition, routes: Routes, known: Iterable[str] = ()) -> TableDefinition:
+def routed(
+    definition: TableDefinition, routes: Routes, known: Iterable[str] = ()
+) -> TableDefinition:
     """Return the definition and query with target names; `known`: all databases taken.
 
     Raises `NotReplicable` for a statement about a database whose tables go to several, or share one
@@ -114,7 +127,9 @@ def routed(definition: TableDefinition, routes: Routes, known: Iterable[str] = (
     return replace(definition, name=own, query=replace_spans(definition.query, edits))
 
 
-def _edits(name: NameAt, definition: TableDefinition, own: TableName, routes: Routes) -> list[tuple[int, int, str]]:
+def _edits(
+    name: NameAt, definition: TableDefinition, own: TableName, routes: Routes
+) -> list[tuple[int, int, str]]:
     """Return the edits of a name that must change; a view's table keeps it as alias."""
     old = name.within(definition.name.schema)
     new = routes.target(old)
@@ -134,7 +149,9 @@ def _edits(name: NameAt, definition: TableDefinition, own: TableName, routes: Ro
     return edits
 
 
-def _refuse_if_not_found(definition: TableDefinition, routes: Routes, named: Sequence[NameAt]) -> None:
+def _refuse_if_not_found(
+    definition: TableDefinition, routes: Routes, named: Sequence[NameAt]
+) -> None:
     """Raise `NotReplicable` if names cannot be found, so that another table would be hit."""
     ddl = parsed(definition)
     own = {definition.name.folded(), ddl.subject.folded()}
@@ -160,7 +177,11 @@ def _database(definition: TableDefinition, routes: Routes, known: Iterable[str])
     targets, other = routes.databases(schema), routes.shared(schema, known)
     if routes.splits(schema) or (other and definition.ddl_type != DdlKind.CREATE_SCHEMA):
         is_split = len(targets) > 1
-        where = f"go to several databases ({', '.join(targets)})" if is_split else f"share {targets[0]} with others"
+        where = (
+            f"go to several databases ({', '.join(targets)})"
+            if is_split
+            else f"share {targets[0]} with others"
+        )
         shares = f", one of which also takes those of {other}" if is_split else f" ({other})"
         is_drop = definition.ddl_type == DdlKind.DROP_SCHEMA
         remedy = "drop the tables that came from it" if is_drop else "make the same change there"
@@ -179,7 +200,9 @@ def _database(definition: TableDefinition, routes: Routes, known: Iterable[str])
     # The statement of another database with the same place may have run first.
     if behind >= 0 and other and not has_words(found, "IF", "NOT", "EXISTS"):
         edits.append((behind, behind, " IF NOT EXISTS"))
-    return replace(definition, name=TableName(schema=place, table=""), query=replace_spans(query, edits))
+    return replace(
+        definition, name=TableName(schema=place, table=""), query=replace_spans(query, edits)
+    )
 
 
 _OWN_DEFAULTS = frozenset(("UTF8MB4", "UTF8MB4_BIN"))
@@ -261,7 +284,9 @@ class Filter:
                 continue
             if found := _event(each.events, event, definition.ddl_type):
                 return f"ignore-event {found!r} of an event filter"
-            if match := next(filter(None, (one.search(definition.query) for one in each.expressions)), None):
+            if match := next(
+                filter(None, (one.search(definition.query) for one in each.expressions)), None
+            ):
                 return f"ignore-sql of an event filter, which matches {match[0][:80]!r}"
         return ""
 
@@ -290,7 +315,9 @@ class Selection:
     state_schema: str = "storage_consumer"
 
     @classmethod
-    def of(cls, selecting: Selecting, state_schema: str, skipped: Collection[str] = ()) -> Selection:
+    def of(
+        cls, selecting: Selecting, state_schema: str, skipped: Collection[str] = ()
+    ) -> Selection:
         """Build from the settings; `skipped`: tables, by key, that an operator leaves out."""
         return cls(
             filter=Filter(selecting.rules, selecting.event_filters, skipped),
@@ -302,8 +329,12 @@ class Selection:
         """Return why a table or database has no target; empty if it has one or is left out."""
         if self.filter.leaves_out(name):
             return ""
-        places = (self.routes.target(name).schema,) if name.table else self.routes.databases(name.schema)
-        found = ((place, why) for place in places if (why := why_reserved(place, self.state_schema)))
+        places = (
+            (self.routes.target(name).schema,) if name.table else self.routes.databases(name.schema)
+        )
+        found = (
+            (place, why) for place in places if (why := why_reserved(place, self.state_schema))
+        )
         place, why = next(found, ("", ""))
         if not why:
             return ""
@@ -338,7 +369,9 @@ class Selection:
         if crossing is None and self.filter.leaves_out(subject):
             by_operator = self.filter.skips(subject)
             return Judgement(
-                skip=f"{subject} is skipped by an operator" if by_operator else f"the filter leaves out {subject}"
+                skip=f"{subject} is skipped by an operator"
+                if by_operator
+                else f"the filter leaves out {subject}"
             )
         if reason := "" if of_copy else self.filter.ignores(definition):
             return Judgement(skip=reason)
@@ -355,18 +388,25 @@ class Selection:
             return Judgement(skip=f"the filter leaves out every table of {definition.name}")
         if reason := "" if of_copy else self.filter.ignores(definition):
             return Judgement(skip=reason)
-        splits = definition.ddl_type == DdlKind.CREATE_SCHEMA and self.routes.splits(definition.name.schema)
+        splits = definition.ddl_type == DdlKind.CREATE_SCHEMA and self.routes.splits(
+            definition.name.schema
+        )
         # With defaults of its own it cannot be skipped; `routed` then refuses it.
         if splits and _source_defaults(tokens(definition.query)):
             targets = ", ".join(self.routes.databases(definition.name.schema))
-            return Judgement(skip=f"its tables go to {targets}, each of which is created before its first table")
+            return Judgement(
+                skip=f"its tables go to {targets}, each of which is created before its first table"
+            )
         return _RUN
 
     def _crossing(self, definition: TableDefinition) -> str | None:
         """Return rows that a statement brings in; empty if it leads out; None if neither."""
         ddl = parsed(definition)
         if (rename := ddl.rename) is not None:
-            left, entered = self.filter.leaves_out(rename.old), not self.filter.leaves_out(rename.new)
+            left, entered = (
+                self.filter.leaves_out(rename.old),
+                not self.filter.leaves_out(rename.new),
+            )
             # Both names are on the same side.
             if left != entered:
                 return None
@@ -389,7 +429,9 @@ class Selection:
         """Judge a taken table's statement by what it reads of left-out tables."""
         ddl = parsed(definition)
         out = frozenset(
-            name for n in ddl.names if n.reads and self.filter.leaves_out(name := n.within(definition.name.schema))
+            name
+            for n in ddl.names
+            if n.reads and self.filter.leaves_out(name := n.within(definition.name.schema))
         )
         # A foreign key to a left-out table may stay: rows are written without these checks.
         if not out or ddl.has_references:
@@ -401,11 +443,15 @@ class Selection:
 
     def owns_database(self, schema: str, known: Iterable[str]) -> bool:
         """Return whether a target database has exactly this one's tables; `known`: all taken."""
-        return not self.routes or not (self.routes.splits(schema) or self.routes.shared(schema, known))
+        return not self.routes or not (
+            self.routes.splits(schema) or self.routes.shared(schema, known)
+        )
 
 
 def _takes(rules: TableRules, name: TableName) -> bool:
-    return rules.matches(name.schema, name.table) if name.table else rules.matches_schema(name.schema)
+    return (
+        rules.matches(name.schema, name.table) if name.table else rules.matches_schema(name.schema)
+    )
 
 
 def _event(ignored: Sequence[str], event: str, action: int) -> str:
@@ -419,7 +465,10 @@ def _event(ignored: Sequence[str], event: str, action: int) -> str:
 
 def _source_defaults(found: Sequence[Token]) -> bool:
     """Return whether a CREATE DATABASE gives no other charset or collation than the default."""
-    at = next((i for i in range(len(found)) if found[i].upper in ("CHARACTER", "CHARSET", "COLLATE")), len(found))
+    at = next(
+        (i for i in range(len(found)) if found[i].upper in ("CHARACTER", "CHARSET", "COLLATE")),
+        len(found),
+    )
     words = {t.text.upper() for t in found[at:] if t.kind in ("word", "quoted")}
     return (
         find_words(found, "PLACEMENT") < 0

@@ -171,7 +171,10 @@ class RowStep:
         Where the table that is there now has these columns, TiCDC may write rows of it into that
         directory.
         """
-        is_earlier = definition.version < self.made_at and definition.name.folded() == self.current.name.folded()
+        is_earlier = (
+            definition.version < self.made_at
+            and definition.name.folded() == self.current.name.folded()
+        )
         return is_earlier and _kinds(definition) != _kinds(self.current)
 
     @property
@@ -209,12 +212,17 @@ def beginning(step: RowStep, most: int, row_bytes: int, rest: _Rests) -> tuple[R
     """
     low, high = step.commit_range.low, step.commit_range.high
     known = {file: rest(file) for file in step.files}
-    rests = {file: it or Rest(low + 1, high, file.stored.size // row_bytes) for file, it in known.items()}
+    rests = {
+        file: it or Rest(low + 1, high, file.stored.size // row_bytes) for file, it in known.items()
+    }
 
     def upto(ts: int) -> int:
         # As if the rows of a file were spread evenly.
         reached = (it for it in rests.values() if it.first <= ts)
-        return sum(it.rows * min(span := it.last - it.first + 1, ts - it.first + 1) // span for it in reached)
+        return sum(
+            it.rows * min(span := it.last - it.first + 1, ts - it.first + 1) // span
+            for it in reached
+        )
 
     end = high
     if upto(high) > most:

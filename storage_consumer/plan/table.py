@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from storage_consumer.model import CommitRange, DataFile, DdlKind, TableDefinition, TableName, folded_name
+from storage_consumer.model import (
+    CommitRange,
+    DataFile,
+    DdlKind,
+    TableDefinition,
+    TableName,
+    folded_name,
+)
 from storage_consumer.plan.copies import Copies, CopyLedger
 from storage_consumer.plan.finished_files import FileSequences, Rest
 from storage_consumer.plan.in_order import ByNumber, Numbers, Together, highest
@@ -60,7 +67,9 @@ class Timeline:
         """Return the structure after `checkpoint`: the newest up to it, else the first known."""
         return self.structure_at(checkpoint) or self._structure(self._versions.structured.first)
 
-    def _structure(self, number: int | None, *, by_statement: bool = False) -> TableDefinition | None:
+    def _structure(
+        self, number: int | None, *, by_statement: bool = False
+    ) -> TableDefinition | None:
         """Return a version's first structure, with a statement if there is one."""
         found = [] if number is None else self._structures(number)
         with_statement = (structure for structure in found if by_statement and structure.is_ddl)
@@ -75,7 +84,11 @@ class Timeline:
         number = self._versions.making.before(version)
         if number is None:
             return None
-        found = {table_dir: v.structure for (_, table_dir), v in self._versions.at(number).items() if makes_table(v)}
+        found = {
+            table_dir: v.structure
+            for (_, table_dir), v in self._versions.at(number).items()
+            if makes_table(v)
+        }
         table_dir = max(found)
         definition = found[table_dir]
         assert definition is not None  # it makes the table
@@ -85,7 +98,9 @@ class Timeline:
         """Yield the own directories' statements with these versions, both inclusive."""
         for (number, table_dir), found in self._versions.items():
             if first <= number <= last and found.is_ddl and found.definition is not None:
-                yield DdlStep(table_dir=table_dir, table_key=self._table_key, definition=found.definition)
+                yield DdlStep(
+                    table_dir=table_dir, table_key=self._table_key, definition=found.definition
+                )
 
     # is the table there?
 
@@ -106,13 +121,18 @@ class Timeline:
         if (number := self._statements.numbers.before(version + 1)) is not None:
             known.append((number, self._statements[number]))
         # A table of which nothing was known before is as if it had been dropped.
-        return max(known, default=(0, DdlKind.DROP_TABLE))[1] in (DdlKind.DROP_TABLE, DdlKind.DROP_SCHEMA)
+        return max(known, default=(0, DdlKind.DROP_TABLE))[1] in (
+            DdlKind.DROP_TABLE,
+            DdlKind.DROP_SCHEMA,
+        )
 
     def stays_after(self, version: int) -> bool:
         """Return whether later events show that the table existed at `version`, not made there."""
         later: list[tuple[int, bool, int]] = []
         if (number := self._versions.structured.after(version)) is not None:
-            later += [(number, not found.is_ddl, found.ddl_type) for found in self._structures(number)]
+            later += [
+                (number, not found.is_ddl, found.ddl_type) for found in self._structures(number)
+            ]
         if (number := self._statements.numbers.after(version)) is not None:
             later.append((number, False, self._statements[number]))
         # The first thing later counts; of one version, a statement comes before a structure alone.
@@ -126,7 +146,9 @@ class Timeline:
 
     def is_free_before(self, version: int, ends: Together) -> bool:
         """Return whether no table has the name right before a version; `ends`: its ends."""
-        last = highest(n.before(version) for n in (self._versions.telling, self._statements.numbers, ends))
+        last = highest(
+            n.before(version) for n in (self._versions.telling, self._statements.numbers, ends)
+        )
         return last is None or last in ends
 
     def is_over(self, version: int, ends: Together) -> bool:
@@ -235,7 +257,9 @@ class TableConsumer:
     def resume(self) -> None:
         """End a halt for a statement with an outcome; a halt for another reason stays."""
         status = self._status
-        lacks_rows = status.state == TableState.LOST or status.lacks_past or bool(self.copies.known.absent)
+        lacks_rows = (
+            status.state == TableState.LOST or status.lacks_past or bool(self.copies.known.absent)
+        )
         if not (status.held or lacks_rows):
             self._status = status.released
 
@@ -285,7 +309,10 @@ class TableConsumer:
         if not files:
             return None
         made = self.timeline.made_before(self._checkpoint + 1)
-        is_new = made is not None and made.definition.ddl_type in (DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES)
+        is_new = made is not None and made.definition.ddl_type in (
+            DdlKind.CREATE_TABLE,
+            DdlKind.CREATE_TABLES,
+        )
         return RowStep(
             table_key=self.key,
             name=self._name,
@@ -332,7 +359,10 @@ class TableConsumer:
         # of how it came back.
         in_copy = self._status.apart and self.loaded_from >= version
         # A statement of the same version may have given the name to another table at once.
-        self.pass_statement(version, dropped=unseen or not (in_copy or self.timeline.has_statement(version, version)))
+        self.pass_statement(
+            version,
+            dropped=unseen or not (in_copy or self.timeline.has_statement(version, version)),
+        )
         recreated = in_copy or self.timeline.is_known_from(version + 1 if unseen else version)
         self.copies.hand_on(version, recreated=recreated)
         if unseen or not recreated:
@@ -372,9 +402,13 @@ def is_all_apart(tables: Iterable[TableConsumer]) -> bool:
 def checkpoints(tables: Iterable[TableConsumer], storage_checkpoint: int) -> Checkpoints:
     """Return both checkpoints, at most the storage's: idle tables follow it, copies may pass."""
     known = [table for table in tables if not table.status.apart]
-    running = lowest((table.checkpoint for table in known if not table.status.is_halted), storage_checkpoint)
+    running = lowest(
+        (table.checkpoint for table in known if not table.status.is_halted), storage_checkpoint
+    )
     # A table that is left out and runs has nothing to read, so it moves along with the others.
-    halted = [table.checkpoint for table in known if table.status.is_halted and not table.status.excluded]
+    halted = [
+        table.checkpoint for table in known if table.status.is_halted and not table.status.excluded
+    ]
     return Checkpoints(lowest=lowest(halted, running), running=running)
 
 
@@ -406,7 +440,9 @@ class Lifetimes:
             self._ends[key_of(pair[0])].add(definition.version)
             self._renames[key_of(pair[0])][definition.version] = pair[1]
         if definition.ddl_type in (DdlKind.CREATE_SCHEMA, DdlKind.ALTER_SCHEMA):
-            self._databases[folded_name(definition.name.schema)][definition.version] = definition.query
+            self._databases[folded_name(definition.name.schema)][definition.version] = (
+                definition.query
+            )
 
     def creates(self, schema: str, version: int) -> None:
         """Record that a statement creates a database."""
@@ -441,7 +477,13 @@ def dropped_unseen(table: TableConsumer, lifetimes: Lifetimes) -> int:
     """
     status = table.status
     halts_for_it = status.lacks_past and status.error.startswith((WAS_LEFT_OUT, DROPPED_UNSEEN))
-    if not halts_for_it or status.state != TableState.HALTED or status.apart or status.misplaced or status.nowhere:
+    if (
+        not halts_for_it
+        or status.state != TableState.HALTED
+        or status.apart
+        or status.misplaced
+        or status.nowhere
+    ):
         return 0
     ends, upto = lifetimes.ends_of(table), table.checkpoint + 1
     version = ends.before(upto) or 0

@@ -100,11 +100,18 @@ def refusal(table: StoredTable, decision: TableDecision, *, tells_time: bool = T
         return f"{table.name} is a database, where only statements can wait: see `storage-consumer ddl`"
     if decision.verb == "skip":
         return ""
-    return _refused_copy(table, decision.at) or ("" if tells_time else no_commit_ts(str(table.name)))
+    return _refused_copy(table, decision.at) or (
+        "" if tells_time else no_commit_ts(str(table.name))
+    )
 
 
 def _refused_copy(table: StoredTable, at: int) -> str:
-    if table.state not in (TableState.HALTED, TableState.LOST, TableState.EXCLUDED, TableState.LOADING):
+    if table.state not in (
+        TableState.HALTED,
+        TableState.LOST,
+        TableState.EXCLUDED,
+        TableState.LOADING,
+    ):
         return (
             f"{table.name} is not halted: rows may be written at any time, older ones over a copy. Run "
             f"`storage-consumer table pause {table_flag(table.name)}`, wait until the consumer has obeyed "
@@ -162,7 +169,9 @@ def may_touch(query: str, name: TableName, table: TableName) -> bool:
         return own == other
     # In backquotes, as TiCDC writes names, a backquote in a name is doubled.
     spelled = (other.table, other.table.replace("`", "``"))
-    return own == other or (bool(other.table) and any(text in folded_name(query) for text in spelled))
+    return own == other or (
+        bool(other.table) and any(text in folded_name(query) for text in spelled)
+    )
 
 
 def leads_to(query: str, own: TableName) -> bool:
@@ -205,15 +214,25 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
         if ends_skip:
             return replace(stands, error=WAS_LEFT_OUT)
         # A pause must not hide that the table lacks rows.
-        return stands if needs_copy(table.state) else replace(stands, state=TableState.HALTED, error=held(decision))
+        return (
+            stands
+            if needs_copy(table.state)
+            else replace(stands, state=TableState.HALTED, error=held(decision))
+        )
     if decision.verb == "skip":
         return replace(stands, state=TableState.EXCLUDED, error=skipped(decision))
     if decision.verb in ("resume", "accept-keys"):
         # A table that is being loaded goes on with that.
         goes_on = TableState.LOADING if table.loading else TableState.RUNNING
-        return replace(stands, state=goes_on, error="") if table.state == TableState.HALTED else stands
+        return (
+            replace(stands, state=goes_on, error="") if table.state == TableState.HALTED else stands
+        )
     return replace(
-        stands, checkpoint=decision.at, state=TableState.RUNNING, error="", copies=table.copies.renewed(decision.at)
+        stands,
+        checkpoint=decision.at,
+        state=TableState.RUNNING,
+        error="",
+        copies=table.copies.renewed(decision.at),
     )
 
 
@@ -226,7 +245,9 @@ def held(decision: TableDecision, why: str = "") -> str:
 
 def skipped(decision: TableDecision) -> str:
     """Return what is stored as the error of a table that an operator leaves out."""
-    return f"{_SKIPPED}{decision.decided_by} since {_since(decision)}, until `storage-consumer load`"
+    return (
+        f"{_SKIPPED}{decision.decided_by} since {_since(decision)}, until `storage-consumer load`"
+    )
 
 
 def is_skipped(state: str, error: str) -> bool:

@@ -81,7 +81,8 @@ class TableVersionConsumer:
         """Return whether TiCDC writes it before an applied one of its partition: date, number."""
         # Each dispatcher counts its own files, so only the date puts files of two of them in order.
         return any(
-            date > file.date or (dispatcher == file.dispatcher and date == file.date and number > file.number)
+            date > file.date
+            or (dispatcher == file.dispatcher and date == file.date and number > file.number)
             for (partition, dispatcher), (date, number) in self._applied.items()
             if partition == file.partition
         )
@@ -95,7 +96,10 @@ class TableVersionConsumer:
 
     def readable(self, high: int) -> list[DataFile]:
         """Return files that may hold rows up to `high` (inclusive), in sequence order."""
-        return sorted((f for s in self.open_sequences() for f in s.readable(high)), key=lambda file: file.order)
+        return sorted(
+            (f for s in self.open_sequences() for f in s.readable(high)),
+            key=lambda file: file.order,
+        )
 
     @property
     def pending(self) -> int:
@@ -118,7 +122,13 @@ class TableVersionConsumer:
         Numbering continues after a change of the index width, so all widths of a directory and
         dispatcher count together.
         """
-        return next((f"file number {number} in {folder_of(sequence)}" for sequence, number, _ in self.gaps()), "")
+        return next(
+            (
+                f"file number {number} in {folder_of(sequence)}"
+                for sequence, number, _ in self.gaps()
+            ),
+            "",
+        )
 
     def gaps(self) -> Iterator[tuple[str, int, int]]:
         """Yield, per numbering with a gap, sequence of the highest, missing number, highest."""
@@ -161,7 +171,9 @@ def _missing(sequences: Sequence[FileSequence]) -> int:
     known = [span for sequence in sequences for span in sequence.known]
     lost: set[int] = set().union(*(sequence.lost for sequence in sequences))
     # What is lost in one width may be there in another.
-    missing = {number for number in lost if not any(first <= number <= last for first, last in known)}
+    missing = {
+        number for number in lost if not any(first <= number <= last for first, last in known)
+    }
     return min(missing.union(first for first, _ in holes(reached, known)), default=0)
 
 
@@ -193,7 +205,12 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
         self._all: dict[VersionKey, TableVersionConsumer] = {}
         self._at: dict[int, dict[VersionKey, TableVersionConsumer]] = {}
         self._tests: Final[tuple[tuple[Numbers, _Test], ...]] = (
-            (self.telling, lambda each: each.definition is None or each.structure is not None or bool(each.sequences)),
+            (
+                self.telling,
+                lambda each: (
+                    each.definition is None or each.structure is not None or bool(each.sequences)
+                ),
+            ),
             (self.structured, lambda each: each.structure is not None),
             (self.making, makes_table),
             (self.spreading, makes_global_index),
@@ -251,7 +268,9 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
             if changed is not None and holds(changed):
                 numbers.add(number)
             # Only what was noted may have to be taken back: another directory may still have it.
-            elif number in numbers and not any(holds(version) for version in self.at(number).values()):
+            elif number in numbers and not any(
+                holds(version) for version in self.at(number).values()
+            ):
                 numbers.discard(number)
 
 
@@ -309,7 +328,9 @@ class TablePartitions:
     def is_younger_applied(self, file: DataFile) -> bool:
         """Return whether a younger file was applied in its partition, or either has none."""
         partitions = self._applied if file.partition is None else (file.partition, None)
-        newest = highest(self._applied[partition].last for partition in partitions if partition in self._applied)
+        newest = highest(
+            self._applied[partition].last for partition in partitions if partition in self._applied
+        )
         return newest is not None and newest > file.version
 
 
@@ -433,7 +454,10 @@ class TableFiles:
     def pending_bytes(self) -> int:
         """Bytes of the files that are not finished."""
         return sum(
-            file.stored.size for v in self.open_versions() for s in v.open_sequences() for file in s.pending.values()
+            file.stored.size
+            for v in self.open_versions()
+            for s in v.open_sequences()
+            for file in s.pending.values()
         )
 
     def unread(self) -> dict[str, int]:
@@ -470,7 +494,9 @@ class TableFiles:
         partitions is compared with any.
         """
         behind = (
-            f for f in files if self.versions[f.version_key].is_behind(f) or self._partitions.is_younger_applied(f)
+            f
+            for f in files
+            if self.versions[f.version_key].is_behind(f) or self._partitions.is_younger_applied(f)
         )
         return next((file.stored.path for file in behind), "")
 
@@ -485,7 +511,9 @@ class TableFiles:
         spreading = self.versions.spreading.first
         if spreading is None or len(self._partitions) < _SEVERAL:
             return ""
-        found = (v.definition for v in self.versions.at(spreading).values() if makes_global_index(v))
+        found = (
+            v.definition for v in self.versions.at(spreading).values() if makes_global_index(v)
+        )
         return next((definition.path for definition in found if definition is not None), "")
 
     # what is missing
@@ -501,7 +529,9 @@ class TableFiles:
         for sequence, upto in wanted.items():
             home = self._homes.get(sequence)
             # A sequence of which no file is listed any more still counts by what is stored of it.
-            reached = max(self._known[sequence].done_upto, home.reached(sequence) if home is not None else 0)
+            reached = max(
+                self._known[sequence].done_upto, home.reached(sequence) if home is not None else 0
+            )
             found += [(sequence, reached, upto)] if reached < upto else []
         return found
 

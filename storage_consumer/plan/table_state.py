@@ -114,9 +114,13 @@ class TableStanding:
         """The state as users see it."""
         if self.is_halted:
             return TableState.PAUSED if self.paused else TableState.HALTED
-        return TableState.DROPPED if self.dropped and self.state == TableState.RUNNING else self.state
+        return (
+            TableState.DROPPED if self.dropped and self.state == TableState.RUNNING else self.state
+        )
 
     @property
     def released(self) -> TableStanding:
         """The same without a halt or a wait."""
-        return replace(self, state=TableState.LOADING if self.loading else TableState.RUNNING, error="")
+        return replace(
+            self, state=TableState.LOADING if self.loading else TableState.RUNNING, error=""
+        )

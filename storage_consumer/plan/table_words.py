@@ -17,9 +17,7 @@ from storage_consumer.telemetry import UNSEEN, escaped
 
 WAS_LEFT_OUT = "this table was left out until now, so its earlier rows are missing"
 """How the error begins of a table that the filter takes again, or skipped and now paused."""
-DROPPED_UNSEEN = (
-    "the source dropped this table while the filter left it out, and the target may still have its old rows"
-)
+DROPPED_UNSEEN = "the source dropped this table while the filter left it out, and the target may still have its old rows"
 """How the error of such a table begins if all that it lacks ended with a DROP."""
 OR_BY_HAND = " -- or, after a copy that you made yourself, with its TSO: "
 """What stands between the two ways in which a table gets a copy."""
@@ -54,7 +52,10 @@ def table_flag(name: TableName) -> str:
 def copy_commands(name: TableName) -> tuple[str, str]:
     """Return how a table gets a copy, without options to the target: exported, or self-made."""
     flag = table_flag(name)
-    return f"storage-consumer load {flag} --dump URI --replace", f"storage-consumer table reload-done {flag} --at TSO"
+    return (
+        f"storage-consumer load {flag} --dump URI --replace",
+        f"storage-consumer table reload-done {flag} --at TSO",
+    )
 
 
 def copy_ways(name: TableName, reach: str) -> str:
@@ -105,7 +106,9 @@ def known(given: str, rows: Sequence[T], name_of: Callable[[T], TableName]) -> l
     if found := meant(given, rows, name_of):
         return found
     names = [str(name_of(row)) for row in rows]
-    near = did_you_mean(given, names) or (f"; known tables: {', '.join(names[:10])}" if names else "")
+    near = did_you_mean(given, names) or (
+        f"; known tables: {', '.join(names[:10])}" if names else ""
+    )
     raise ConfigError(f"the state knows no table {given}{near}")
 
 
@@ -115,7 +118,10 @@ def is_rule(given: str) -> bool:
 
 
 def selected(
-    given: Iterable[str], rows: Sequence[T], name_of: Callable[[T], TableName], taken: Callable[[T], bool]
+    given: Iterable[str],
+    rows: Sequence[T],
+    name_of: Callable[[T], TableName],
+    taken: Callable[[T], bool],
 ) -> list[T]:
     """Return the rows of all tables that an operator means, each once.
 
@@ -131,7 +137,9 @@ def selected(
                 rules = table_rules((each,))
             except ValueError as fault:
                 raise ConfigError(f"--table: {fault}") from None
-            fitting = [row for row in rows if rules.matches(name_of(row).schema, name_of(row).table)]
+            fitting = [
+                row for row in rows if rules.matches(name_of(row).schema, name_of(row).table)
+            ]
             if not fitting:
                 raise ConfigError(f"--table: the state knows no table that {each!r} fits")
             chosen = list(filter(taken, fitting))

@@ -91,7 +91,9 @@ def place_of(table: TableConsumer, routes: Routes) -> TableName | None:
     return routes.target(table.name) if routes else None
 
 
-def sharing_a_name(alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer]) -> dict[str, frozenset[str]]:
+def sharing_a_name(
+    alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer]
+) -> dict[str, frozenset[str]]:
     """Return table key → keys of tables with its target name over time; `alike`: `TableNames`."""
     # A table that is refused its place holds up nobody.
     placed = [frozenset(key for key in keys if not tables[key].status.misplaced) for keys in alike]
@@ -99,7 +101,10 @@ def sharing_a_name(alike: Iterable[AbstractSet[str]], tables: Mapping[str, Table
 
 
 def collisions(
-    alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer], routes: Routes, lifetimes: Lifetimes
+    alike: Iterable[AbstractSet[str]],
+    tables: Mapping[str, TableConsumer],
+    routes: Routes,
+    lifetimes: Lifetimes,
 ) -> dict[str, str]:
     """Return tables whose target name another table has at the same time; key → error.
 
@@ -108,7 +113,10 @@ def collisions(
     """
     found: dict[str, str] = {}
     for keys in alike:
-        ordered = sorted((tables[key] for key in keys if _begin_of(tables[key])), key=lambda t: (_begin_of(t), t.key))
+        ordered = sorted(
+            (tables[key] for key in keys if _begin_of(tables[key])),
+            key=lambda t: (_begin_of(t), t.key),
+        )
         for place, table in enumerate(ordered):
             # A table that is refused itself writes nothing, so it is in nobody's way.
             before = [other for other in ordered[:place] if other.key not in found]
@@ -139,7 +147,9 @@ def _is_over(table: TableConsumer, version: int, lifetimes: Lifetimes) -> bool:
 
 
 def refuse_shared_places(
-    names: Iterable[TableName], selection: Selection, there: Iterable[tuple[TableName, TableName]] = ()
+    names: Iterable[TableName],
+    selection: Selection,
+    there: Iterable[tuple[TableName, TableName]] = (),
 ) -> None:
     """Raise `ConfigError` if a copy's table shares its target with another.
 
@@ -186,7 +196,9 @@ class TableNames:
     def databases(self) -> frozenset[str]:
         """Databases of all tables taken, or left out by an operator, which the target keeps."""
         return frozenset(
-            table.name.schema for table in self._tables.values() if not table.status.left_out or table.status.skipped
+            table.name.schema
+            for table in self._tables.values()
+            if not table.status.left_out or table.status.skipped
         )
 
     @cached_property
@@ -205,7 +217,9 @@ class TableNames:
 class Touches:
     """Tables that statements touch; found again only for new tables or statements."""
 
-    def __init__(self, backlog: Iterable[DdlStep], catalog: Catalog, routes: Routes, lifetimes: Lifetimes) -> None:
+    def __init__(
+        self, backlog: Iterable[DdlStep], catalog: Catalog, routes: Routes, lifetimes: Lifetimes
+    ) -> None:
         """Begin with known statements and tables; `backlog`: pending ones, now and later."""
         self._backlog = backlog
         self._catalog = catalog
@@ -297,7 +311,10 @@ class Touches:
 
     def namesakes(self, table: str, step: DdlStep) -> list[TableConsumer]:
         """Return the tables of this name, in any database, that exist right before a statement."""
-        named = (self._catalog.tables[key] for key in sorted(self.names.known.by_table.get(folded_name(table), ())))
+        named = (
+            self._catalog.tables[key]
+            for key in sorted(self.names.known.by_table.get(folded_name(table), ()))
+        )
         return [t for t in named if self._is_there(t, step.version)]
 
     def _is_there(self, table: TableConsumer, version: int) -> bool:
@@ -318,8 +335,16 @@ class Touches:
         if step.alters_no_table:
             return []
         tables = (self._catalog.tables[key] for key in sorted(self.of(step)))
-        gone = key_of(pair[0]) if (pair := step.ddl.renamed) is not None and pair[0] != pair[1] else ""
+        gone = (
+            key_of(pair[0]) if (pair := step.ddl.renamed) is not None and pair[0] != pair[1] else ""
+        )
         # A table that begins after the statement cannot be beyond it, unless a copy has taken the
         # place of what the statement moves.
-        known = [t for t in tables if 0 < t.files.first <= step.version or (t.key == gone and t.files.first)]
-        return [t for t in known if t.checkpoint > step.version or t.copies.copied_at >= step.version]
+        known = [
+            t
+            for t in tables
+            if 0 < t.files.first <= step.version or (t.key == gone and t.files.first)
+        ]
+        return [
+            t for t in known if t.checkpoint > step.version or t.copies.copied_at >= step.version
+        ]

@@ -13,7 +13,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import DdlId, NameAt, Rename, TableColumn, TableDefinition, TableName, folded_name
+from storage_consumer.model import (
+    DdlId,
+    NameAt,
+    Rename,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    folded_name,
+)
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import Lifetimes, TableConsumer
 from storage_consumer.sql.parse import cannot_read, parsed, with_homes
@@ -25,7 +33,11 @@ def of_any_database(definition: TableDefinition) -> list[NameAt]:
     found = [name for name in ddl.names if name.table]
     if ddl.rename is not None:
         # Of a rename only the old name can be elsewhere, if the new one was qualified.
-        return [name for name in found if not name.schema and not name.new] if ddl.rename.from_anywhere else []
+        return (
+            [name for name in found if not name.schema and not name.new]
+            if ddl.rename.from_anywhere
+            else []
+        )
     # What is created or changed unqualified is in the session's database: the schema file's.
     if ddl.has_references or any(not name.schema and not name.reads for name in found):
         return []
@@ -43,7 +55,9 @@ class Namesake:
     """Whether later files show that it was there under this name all the time."""
 
 
-def homes(definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Namesake]]) -> dict[NameAt, TableName]:
+def homes(
+    definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Namesake]]
+) -> dict[NameAt, TableName]:
     """Return tables that names of `of_any_database` mean, or none if nothing is known.
 
     All names that a statement reads are of one database, the session's: one that has a table for
@@ -51,10 +65,16 @@ def homes(definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Names
     `NotReplicable` where several databases can be meant, or none.
     """
     if (rename := parsed(definition).rename) is not None:
-        return {name: old for name, found in namesakes.items() if (old := _renamed(rename, definition, found))}
+        return {
+            name: old
+            for name, found in namesakes.items()
+            if (old := _renamed(rename, definition, found))
+        }
     # Folded database → its table that the statement may read under a name, by columns.
     fitting = {
-        name: {folded_name(each.name.schema): each for each in found if _fits(name, definition, each)}
+        name: {
+            folded_name(each.name.schema): each for each in found if _fits(name, definition, each)
+        }
         for name, found in namesakes.items()
     }
     known = [set(each) for each in fitting.values() if each]
@@ -68,9 +88,13 @@ def homes(definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Names
         }
     if not known:
         return {}
-    tables = ", ".join(sorted({str(each.name) for found in fitting.values() for each in found.values()}))
+    tables = ", ".join(
+        sorted({str(each.name) for found in fitting.values() for each in found.values()})
+    )
     names = " and ".join(dict.fromkeys(name.table for name in fitting))
-    which = f"all of these can be meant: {tables}" if common else f"no database has them all ({tables})"
+    which = (
+        f"all of these can be meant: {tables}" if common else f"no database has them all ({tables})"
+    )
     raise NotReplicable(
         f"{definition.name}: the DDL of {definition.path} was stored as it was typed, without the database of the session that {names} "
         f"belongs to, and {which}. Run it with the right database before each name: {definition.query.strip()[:200]}"
@@ -80,12 +104,18 @@ def homes(definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Names
 def _fits(name: NameAt, definition: TableDefinition, namesake: Namesake) -> bool:
     if parsed(definition).creates_table:
         # What was made LIKE a table has its columns.
-        return () in (namesake.columns, definition.columns) or namesake.columns == definition.columns
-    there, shown = ([column.name for column in each] for each in (namesake.columns, definition.columns))
+        return (
+            () in (namesake.columns, definition.columns) or namesake.columns == definition.columns
+        )
+    there, shown = (
+        [column.name for column in each] for each in (namesake.columns, definition.columns)
+    )
     return not cannot_read(definition.query, name, there, shown)
 
 
-def _renamed(rename: Rename, definition: TableDefinition, there: Sequence[Namesake]) -> TableName | None:
+def _renamed(
+    rename: Rename, definition: TableDefinition, there: Sequence[Namesake]
+) -> TableName | None:
     """Return the table that a rename takes: equal columns, and no later file of the old name."""
     new = rename.new.folded()
     own = next((n.name for n in there if n.name.folded() == new), None)
@@ -97,7 +127,9 @@ def _renamed(rename: Rename, definition: TableDefinition, there: Sequence[Namesa
     # What stays under its name is not what was renamed.
     moved = [n for n in there if not n.stays]
     alike = [n for n in moved if n.columns in ((), definition.columns)]
-    fitting = alike or [n for n in moved if _column_names(n.columns) == _column_names(definition.columns)]
+    fitting = alike or [
+        n for n in moved if _column_names(n.columns) == _column_names(definition.columns)
+    ]
     if len(fitting) == 1:
         return fitting[0].name
     if not there:
@@ -127,7 +159,11 @@ class LocatedRenames:
     def note(self, step: DdlStep, copied_at: int) -> None:
         """Keep a statement if it is such a rename; `copied_at`: TSO of its table's copy, or 0."""
         rename = step.ddl.rename
-        if rename is not None and rename.from_anywhere and step.version <= max(self._floor, copied_at):
+        if (
+            rename is not None
+            and rename.from_anywhere
+            and step.version <= max(self._floor, copied_at)
+        ):
             self._open.append(step)
 
     def locate(self, tables: Iterable[TableConsumer], lifetimes: Lifetimes) -> None:
@@ -136,10 +172,19 @@ class LocatedRenames:
         # In order: what one of them took away, a later one cannot mean.
         for step in self._open:
             (name,) = of_any_database(step.definition)
-            named = [table for table in known if folded_name(table.name.table) == folded_name(name.table)]
-            there = [t for t in named if not t.timeline.is_free_before(step.version, lifetimes.ends_of(t))]
+            named = [
+                table for table in known if folded_name(table.name.table) == folded_name(name.table)
+            ]
+            there = [
+                t
+                for t in named
+                if not t.timeline.is_free_before(step.version, lifetimes.ends_of(t))
+            ]
             try:
-                meant = homes(step.definition, {name: [self._namesake(table, step.version) for table in there]})
+                meant = homes(
+                    step.definition,
+                    {name: [self._namesake(table, step.version) for table in there]},
+                )
             except NotReplicable:
                 continue
             # Where nothing is known of such a table, nobody's is taken for it.
@@ -151,7 +196,9 @@ class LocatedRenames:
 
     def _namesake(self, table: TableConsumer, version: int) -> Namesake:
         before = table.timeline.structure_at(version - 1)
-        in_copy = table.key in self._based and not table.timeline.has_statement(version, self._floor)
+        in_copy = table.key in self._based and not table.timeline.has_statement(
+            version, self._floor
+        )
         stays = in_copy or table.timeline.stays_after(version)
         return Namesake(name=table.name, columns=before.columns if before else (), stays=stays)
 

@@ -171,7 +171,9 @@ _TEXT = "CONVERT({} USING utf8mb4)"
 _OTHER = _form("CAST({} AS CHAR)")
 # TiDB shows no ZEROFILL, and MySQL and MariaDB do.
 _SIGNED = Form(summed="CAST({} AS SIGNED)", fetched="CONCAT(CAST({} AS SIGNED))", is_plain=True)
-_UNSIGNED = Form(summed="CAST({} AS UNSIGNED)", fetched="CONCAT(CAST({} AS UNSIGNED))", is_plain=True)
+_UNSIGNED = Form(
+    summed="CAST({} AS UNSIGNED)", fetched="CONCAT(CAST({} AS UNSIGNED))", is_plain=True
+)
 _BYTES = _form("{}")
 _CHARACTERS = _form(_TEXT)
 # What a server stores behind the last character of a CHAR is not part of the value.
@@ -184,9 +186,7 @@ _TEXTS = (_CHARACTERS, _PADDED, _LONG)
 # writes -0. So: the sign, the digits without zeros around them, and the power of ten, rounded. Of
 # the same digits two powers of ten differ by one at least.
 _ZERO = "IF(ATAN2({}, -1) < 0, '-0', '0')"
-_DIGITS = (
-    "TRIM(BOTH '0' FROM REPLACE(REPLACE(SUBSTRING_INDEX(LOWER(CAST({shown} AS CHAR)), 'e', 1), '.', ''), '-', ''))"
-)
+_DIGITS = "TRIM(BOTH '0' FROM REPLACE(REPLACE(SUBSTRING_INDEX(LOWER(CAST({shown} AS CHAR)), 'e', 1), '.', ''), '-', ''))"
 _NUMBER = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}}))) + 0) END"
 _NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{shown}} AS CHAR) END"
 # MySQL shows all digits of a DOUBLE column, but of an expression only what has room in 22
@@ -211,7 +211,9 @@ def _floating(shown: str, normal: Normal) -> Form:
 def _json(value: bytes) -> bytes:
     try:
         document = _plain(json.loads(value, object_pairs_hook=_members))
-        return json.dumps(document, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        return json.dumps(document, sort_keys=True, ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
     except (ValueError, RecursionError):
         # no JSON that TiDB or MySQL holds: MariaDB may hold any text
         return b"?" + value
@@ -251,8 +253,12 @@ def _vector(value: bytes) -> bytes:
 
 # Servers order the members of an object differently, so a text of JSON proves that two values are
 # equal, and never that they differ.
-_JSON = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_json)
-_VECTOR = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_vector)
+_JSON = Form(
+    summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_json
+)
+_VECTOR = Form(
+    summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_vector
+)
 
 # A server shows '?', or NULL, for bytes that are no character of Unicode, and may show two of them
 # as one character. So where a text does not become the same bytes again, the bytes are shown. No
@@ -314,17 +320,29 @@ def _form_of(column: ColumnShape, kind: str) -> Form:
     if column.data_type == "decimal":
         # Without ZEROFILL, and with its own digits.
         plain = column.column_type.partition(" ")[0]
-        return Form(summed=f"CAST({{}} AS {plain})", fetched=f"CONCAT(CAST({{}} AS {plain}))", is_plain=True)
+        return Form(
+            summed=f"CAST({{}} AS {plain})", fetched=f"CONCAT(CAST({{}} AS {plain}))", is_plain=True
+        )
     form = _FORMS.get(column.data_type, _OTHER)
     if charset == "utf8mb4" and form is not _VECTOR and form is not _JSON:
-        return replace(form, summed=form.summed.replace(_TEXT, "{}"), fetched=form.fetched.replace(_TEXT, "{}"))
+        return replace(
+            form, summed=form.summed.replace(_TEXT, "{}"), fetched=form.fetched.replace(_TEXT, "{}")
+        )
     # Whether it may hold bytes that are no character. An export has texts only.
-    has_others = charset in _SOME_BYTES_OF_TIDB if kind == "tidb" else charset not in ("", *_EVERY_BYTES)
+    has_others = (
+        charset in _SOME_BYTES_OF_TIDB if kind == "tidb" else charset not in ("", *_EVERY_BYTES)
+    )
     if form not in _TEXTS or not has_others:
         return form
     shown = form.summed
-    exact = _EXACT.replace("{text}", shown).replace("{bytes}", shown.replace(_TEXT, "{}")).replace("{charset}", charset)
-    return replace(form, summed=exact, fetched=exact, beginning=f"IFNULL({shown}, '')", charset=charset)
+    exact = (
+        _EXACT.replace("{text}", shown)
+        .replace("{bytes}", shown.replace(_TEXT, "{}"))
+        .replace("{charset}", charset)
+    )
+    return replace(
+        form, summed=exact, fetched=exact, beginning=f"IFNULL({shown}, '')", charset=charset
+    )
 
 
 _LONGEST = 1_000
@@ -382,7 +400,9 @@ class TableLayout:
     def normal(self, row: Row) -> Row:
         """Return a row in the form in which both sides are compared."""
         pairs = zip(row, self.normals, strict=True)
-        return tuple(value if value is None or normal is None else normal(value) for value, normal in pairs)
+        return tuple(
+            value if value is None or normal is None else normal(value) for value, normal in pairs
+        )
 
     def shown(self, row: Row) -> dict[str, str | None]:
         """Return a row as it is reported: column → text."""
@@ -391,13 +411,18 @@ class TableLayout:
             # The mark before a wide value is of its form.
             text = None if value is None else self._shown(place, value[column.form.is_wide :])
             is_long = text is not None and len(text) > _LONGEST
-            found[column.name] = f"{text[:_LONGEST]}… ({len(text)} characters)" if text and is_long else text
+            found[column.name] = (
+                f"{text[:_LONGEST]}… ({len(text)} characters)" if text and is_long else text
+            )
         return found
 
     def shown_key(self, key: Key) -> dict[str, str]:
         """Return a key as it is reported."""
         names = self.names
-        return {names[place]: self._shown(place, value) for place, value in zip(self.key, key, strict=True)}
+        return {
+            names[place]: self._shown(place, value)
+            for place, value in zip(self.key, key, strict=True)
+        }
 
     def _shown(self, place: int, value: bytes) -> str:
         """Return a value of a column as text."""
@@ -417,7 +442,11 @@ def shown_value(value: bytes) -> str:
 def without(shape: TableShape, names: Collection[str]) -> TableShape:
     """Return a structure without columns, by folded name, and without indexes over them."""
     columns = tuple(column for column in shape.columns if folded_name(column.name) not in names)
-    indexes = (index for index in shape.indexes if not any(folded_name(name) in names for name in index.columns))
+    indexes = (
+        index
+        for index in shape.indexes
+        if not any(folded_name(name) in names for name in index.columns)
+    )
     return replace(shape, columns=columns, indexes=tuple(indexes))
 
 
@@ -425,7 +454,9 @@ def layout_of(source: TableShape, target: TableShape) -> TableLayout:
     """Return what is compared of a table: the columns of both sides, in the source's order."""
     there = {folded_name(column.name): column for column in target.columns}
     pairs = [
-        (column, there[folded_name(column.name)]) for column in source.columns if folded_name(column.name) in there
+        (column, there[folded_name(column.name)])
+        for column in source.columns
+        if folded_name(column.name) in there
     ]
     kinds = source.kind, target.kind
     columns: list[list[SideColumn]] = []
@@ -457,7 +488,9 @@ def layout_of(source: TableShape, target: TableShape) -> TableLayout:
             ]
         )
     key = _key(source, {folded_name(column.name): place for place, (column, _) in enumerate(pairs)})
-    is_ranged = bool(key) and all(column.data_type in _ORDERLY for place in key for column in pairs[place])
+    is_ranged = bool(key) and all(
+        column.data_type in _ORDERLY for place in key for column in pairs[place]
+    )
     here, there_too = (tuple(each[side] for each in columns) for side in (0, 1))
     ranged = key if is_ranged else ()
     return TableLayout(
@@ -475,6 +508,8 @@ def _key(source: TableShape, places: dict[str, int]) -> tuple[int, ...]:
         names = [folded_name(name) for name in index.columns]
         # No two rows can be alike in its columns.
         is_unique = index.unique and all(prefix is None for prefix in index.prefixes)
-        if is_unique and all(name and name in places and not shapes[name].nullable for name in names):
+        if is_unique and all(
+            name and name in places and not shapes[name].nullable for name in names
+        ):
             return tuple(places[name] for name in names)
     return ()

@@ -35,10 +35,23 @@ from storage_consumer.rows.compared_layout import (
 from storage_consumer.rows.comparison import KEPT_ROWS, RowDifference
 
 _WIDTH = re.compile(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)")
-_NUMERIC = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"))
+_NUMERIC = frozenset(
+    ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year")
+)
 _MOMENTS = frozenset(("date", "datetime", "timestamp", "time"))
 _DOCUMENTS = frozenset(
-    ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob", "json", "vector")
+    (
+        "tinytext",
+        "text",
+        "mediumtext",
+        "longtext",
+        "tinyblob",
+        "blob",
+        "mediumblob",
+        "longblob",
+        "json",
+        "vector",
+    )
 )
 _FILLED = {"char": " ", "binary": "\0"}
 """Type of a fixed length → what values are filled up with."""
@@ -59,7 +72,10 @@ _AS_IN_MARIADB = "unhex ( replace ( uuid , '- , ' ) )"
 _NO_TEXT = re.compile("[\udc80-\udcff]")
 """Bytes that are no text, as Python holds them in one."""
 _BEYOND = re.compile(r"[\U00010000-\U0010ffff]")
-_NEWER = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
+_NEWER = {
+    "utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci",
+    "utf8mb4_0900_bin": "utf8mb4_nopad_bin",
+}
 _PLAIN_METHODS = frozenset(("BTREE", "HASH", "RTREE", ""))
 
 
@@ -78,7 +94,9 @@ class StructureFound:
         if equivalence:
             self.used.add(equivalence)
         else:
-            self.differences.append(f"{where}: {_shown(target)} in the target, {_shown(source)} at the source")
+            self.differences.append(
+                f"{where}: {_shown(target)} in the target, {_shown(source)} at the source"
+            )
 
 
 def _shown(value: object) -> str:
@@ -95,7 +113,11 @@ def compared(source: TableShape, target: TableShape) -> StructureFound:
     found = StructureFound()
     there = {folded_name(column.name): column for column in target.columns}
     names = [column.name for column in source.columns if folded_name(column.name) in there]
-    ordered = [column.name for column in target.columns if folded_name(column.name) in {*map(folded_name, names)}]
+    ordered = [
+        column.name
+        for column in target.columns
+        if folded_name(column.name) in {*map(folded_name, names)}
+    ]
     if list(map(folded_name, names)) != list(map(folded_name, ordered)):
         found.judge("order of the columns", ", ".join(names), ", ".join(ordered))
     for column in source.columns:
@@ -108,9 +130,14 @@ def compared(source: TableShape, target: TableShape) -> StructureFound:
             led = {folded_name(index.columns[0]) for index in target.indexes}
             is_led = folded_name(column.name) in led
             _Column(found, column, other, source.kind, target.kind, is_led).compare()
-    found.differences += [f"column {column.name}: the source does not have it" for column in there.values()]
+    found.differences += [
+        f"column {column.name}: the source does not have it" for column in there.values()
+    ]
     found.judge(
-        "collation of the table", source.collation, target.collation, _collation(source.collation, target.collation)
+        "collation of the table",
+        source.collation,
+        target.collation,
+        _collation(source.collation, target.collation),
     )
     _Indexes(found, source, target).compare()
     return found
@@ -141,14 +168,29 @@ class _Column:
     def compare(self) -> None:
         """Note each property that differs."""
         source, target = self.source, self.target
-        is_relaxed = self.of_target == "mariadb" and source.is_generated and target.is_generated and target.nullable
+        is_relaxed = (
+            self.of_target == "mariadb"
+            and source.is_generated
+            and target.is_generated
+            and target.nullable
+        )
         is_uncounted = _counts(source) and not self.is_led and self.of_target != "tidb"
         properties: list[tuple[str, object, object, str]] = [
             ("type", source.column_type, target.column_type, self._type()),
             ("NULL", source.nullable, target.nullable, "generated NOT NULL" if is_relaxed else ""),
             ("generated", _generated(source), _generated(target), ""),
-            ("counts by itself", _counts(source), _counts(target), "counter without index" if is_uncounted else ""),
-            ("on update", "on update" in source.extra.lower(), "on update" in target.extra.lower(), ""),
+            (
+                "counts by itself",
+                _counts(source),
+                _counts(target),
+                "counter without index" if is_uncounted else "",
+            ),
+            (
+                "on update",
+                "on update" in source.extra.lower(),
+                "on update" in target.extra.lower(),
+                "",
+            ),
         ]
         # Where the target keeps the values in a column of text, that has a collation of its own.
         if source.data_type not in ("json", "vector") or target.data_type == source.data_type:
@@ -158,7 +200,11 @@ class _Column:
             self.found.judge(f"column {source.name}: {name}", here, there, equivalence)
         # Servers may show one default in two ways, and two defaults in one.
         default, other = _default_of(source, self.of_source), _default_of(target, self.of_target)
-        covers = "timestamp default" if source.data_type == "timestamp" and source.constant else "default expression"
+        covers = (
+            "timestamp default"
+            if source.data_type == "timestamp" and source.constant
+            else "default expression"
+        )
         loses_bytes = False
         if default and other and (self.of_source == "tidb") != (self.of_target == "tidb"):
             # The bytes of both may be the same, of which TiDB shows one as a text.
@@ -167,7 +213,9 @@ class _Column:
         if default != other and not loses_bytes:
             covers = self._default(default)
         if covers:
-            self.found.used |= {covers} if default != other or source.default != target.default else set()
+            self.found.used |= (
+                {covers} if default != other or source.default != target.default else set()
+            )
         else:
             told = f"{_shown_default(target)} in the target, {_shown_default(source)} at the source"
             self.found.differences.append(f"column {source.name}: default: {told}")
@@ -181,7 +229,11 @@ class _Column:
             return "display width"
         if source == "json" and target == "longtext" and self.of_target == "mariadb":
             return "json"
-        if source == "vector" and target == "longtext" and self.of_source == "tidb" != self.of_target:
+        if (
+            source == "vector"
+            and target == "longtext"
+            and self.of_source == "tidb" != self.of_target
+        ):
             return "vector type"
         if source != target or source not in ("enum", "set"):
             return ""
@@ -203,7 +255,9 @@ class _Column:
             return ""
         if source.startswith("=nextval (") and self.of_target != "tidb":
             return "sequence default"
-        is_forgotten = source == "'" and self.source.data_type in _DOCUMENTS and self.of_source != "mysql"
+        is_forgotten = (
+            source == "'" and self.source.data_type in _DOCUMENTS and self.of_source != "mysql"
+        )
         return "text default" if is_forgotten and self.of_target == "mysql" else ""
 
 
@@ -214,7 +268,13 @@ def _without_display(column_type: str) -> str:
 
 
 def _generated(column: ColumnShape) -> str:
-    return "" if not column.is_generated else "stored" if "stored" in column.extra.lower() else "virtual"
+    return (
+        ""
+        if not column.is_generated
+        else "stored"
+        if "stored" in column.extra.lower()
+        else "virtual"
+    )
 
 
 def _counts(column: ColumnShape) -> bool:
@@ -238,7 +298,9 @@ def _default_of(column: ColumnShape, kind: str) -> str | None:
         text = column.constant.decode("utf-8", "surrogateescape")
     elif _is_expression(column, kind):
         # MySQL shows it as it would stand in a literal.
-        text = _expression(re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL) if kind == "mysql" else text)
+        text = _expression(
+            re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL) if kind == "mysql" else text
+        )
         if text.startswith("="):
             return text
         text = text[1:]
@@ -260,7 +322,8 @@ def _is_expression(column: ColumnShape, kind: str) -> bool:
         return text.lstrip("'-")[:1].isalpha() or text.startswith("(")
     if kind == "mariadb":
         return not (
-            _LITERAL.fullmatch(text) or re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?|b'[01]*'|x'[0-9a-f]*'", text, re.IGNORECASE)
+            _LITERAL.fullmatch(text)
+            or re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?|b'[01]*'|x'[0-9a-f]*'", text, re.IGNORECASE)
         )
     return "DEFAULT_GENERATED" in column.extra
 
@@ -270,7 +333,9 @@ def _expression(text: str) -> str:
     parts = []
     for literal, word, sign in _TOKEN.findall(text):
         lower = word.lower()
-        parts.append(f"'{_unescaped(literal[1:-1])}" if literal else _SYNONYMS.get(lower, lower) or sign)
+        parts.append(
+            f"'{_unescaped(literal[1:-1])}" if literal else _SYNONYMS.get(lower, lower) or sign
+        )
     while parts[:1] == ["("] and parts[-1:] == [")"] and "(" not in parts[1:-1]:
         parts = parts[1:-1]
     if len(parts) == 1 and parts[0].startswith("'"):
@@ -331,7 +396,11 @@ class _Indexes:
         """Return the equivalence that covers a missing index; remove its stand-in from `there`."""
         if self.target.kind == "tidb":
             return ""
-        is_search = index.method.upper() not in _PLAIN_METHODS and self.source.kind == "tidb" and not index.unique
+        is_search = (
+            index.method.upper() not in _PLAIN_METHODS
+            and self.source.kind == "tidb"
+            and not index.unique
+        )
         for name, holds in (
             ("search index", is_search),
             ("expression index", "" in index.columns and self.target.kind == "mariadb"),
@@ -339,10 +408,19 @@ class _Indexes:
         ):
             if holds:
                 return name
-        unique = _over(IndexShape(name="", unique=True, columns=index.columns, prefixes=index.prefixes))
-        generated = {folded_name(column.name) for column in self.source.columns if column.is_generated}
+        unique = _over(
+            IndexShape(name="", unique=True, columns=index.columns, prefixes=index.prefixes)
+        )
+        generated = {
+            folded_name(column.name) for column in self.source.columns if column.is_generated
+        }
         is_over_generated = not generated.isdisjoint(map(folded_name, index.columns))
-        if index.name == "PRIMARY" and is_over_generated and self.target.kind == "mariadb" and unique in there:
+        if (
+            index.name == "PRIMARY"
+            and is_over_generated
+            and self.target.kind == "mariadb"
+            and unique in there
+        ):
             there.remove(unique)
             return "generated primary key"
         return "foreign key index" if self._is_own(index) else ""
@@ -352,7 +430,9 @@ class _Indexes:
         if index.unique or any(prefix is not None for prefix in index.prefixes):
             return False
         columns = [*map(folded_name, index.columns)]
-        keys = ([*map(folded_name, key)] for key in self.source.foreign_keys + self.target.foreign_keys)
+        keys = (
+            [*map(folded_name, key)] for key in self.source.foreign_keys + self.target.foreign_keys
+        )
         return any(key[1:] == columns and folded_name(index.name) in key[:2] for key in keys)
 
 
@@ -368,9 +448,16 @@ def _over(index: IndexShape) -> tuple[object, ...]:
 
 
 def _named(index: IndexShape) -> str:
-    kind = "primary key" if index.name == "PRIMARY" else f"{'unique ' if index.unique else ''}index {index.name}"
+    kind = (
+        "primary key"
+        if index.name == "PRIMARY"
+        else f"{'unique ' if index.unique else ''}index {index.name}"
+    )
     pairs = zip(index.columns, index.prefixes, strict=True)
-    parts = ((name or "an expression") + ("" if prefix is None else f"({prefix})") for name, prefix in pairs)
+    parts = (
+        (name or "an expression") + ("" if prefix is None else f"({prefix})")
+        for name, prefix in pairs
+    )
     return f"{kind} ({', '.join(parts)})"
 
 
@@ -405,7 +492,9 @@ class Found:
 class Comparison:
     """Compares the two sides of one table."""
 
-    def __init__(self, sides: tuple[Side, Side], layout: TableLayout, found: Found, executor: Executor) -> None:
+    def __init__(
+        self, sides: tuple[Side, Side], layout: TableLayout, found: Found, executor: Executor
+    ) -> None:
         """Compare source and target, in this order; `executor` queries both at a time."""
         self._source, self._target = sides
         self._layout = layout
@@ -451,7 +540,11 @@ class Comparison:
         source, target = self._both(lambda side: side.chunk(keys))
         if source == target and source.is_whole:
             return source.rows, True
-        larger, most = (self._source, source.rows) if source.rows >= target.rows else (self._target, target.rows)
+        larger, most = (
+            (self._source, source.rows)
+            if source.rows >= target.rows
+            else (self._target, target.rows)
+        )
         middle = larger.boundary(keys, most // 2) if most > FEW_ROWS else None
         if middle is None or middle in keys.upto:
             self._row_by_row(keys)
@@ -488,7 +581,9 @@ class Comparison:
         for some in _batches([each for each in only_target if each[0] not in settled]):
             there = self._by_key(self._source.rows_at([key for key, _ in some]))
             # A row that the source has is compared in the range in which the source has it.
-            alone = [(key, row) for key, row in some if self._partner(key, there, self._source) is None]
+            alone = [
+                (key, row) for key, row in some if self._partner(key, there, self._source) is None
+            ]
             self._only([row for key, row in alone if key not in self._extra], "extra")
             self._extra.update(key for key, _ in alone)
         return sum(map(len, source.values()))
@@ -532,7 +627,9 @@ class Comparison:
             key = layout.shown_key(layout.key_of(row)) if layout.key else {}
             shown = layout.shown(row)
             source, target = (shown, None) if kind == "missing" else (None, shown)
-            difference = RowDifference(kind=kind, key=key, source=source, target=target, count=count)
+            difference = RowDifference(
+                kind=kind, key=key, source=source, target=target, count=count
+            )
             self._found.add(difference, layout.key_of(row))
 
     # tables whose rows cannot be found by ranges of a key
@@ -541,7 +638,11 @@ class Comparison:
         """Compare a table as a bag of rows, by hash buckets; return the source's number of rows."""
         source, target = self._both(lambda side: side.buckets())
         if self._sums:
-            same = [n for n in source.keys() & target.keys() if source[n] == target[n] and source[n].is_whole]
+            same = [
+                n
+                for n in source.keys() & target.keys()
+                if source[n] == target[n] and source[n].is_whole
+            ]
             differing = sorted((source.keys() | target.keys()) - set(same))
             for first in range(0, len(differing), _BUCKETS_AT_A_TIME):
                 self._compare_bags(differing[first : first + _BUCKETS_AT_A_TIME])

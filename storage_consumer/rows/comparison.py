@@ -119,14 +119,21 @@ def counting(result: TableResult, before: VerifyOutcome | None, run: str) -> Ver
     if result.outcome is VerifyOutcome.DIFFERENT or before is not VerifyOutcome.DIFFERENT:
         return result.outcome
     begins = result.outcome is VerifyOutcome.UNFINISHED and not result.spans
-    if result.how != "full" or result.outcome is VerifyOutcome.NOT_COMPARED or not (begins or result.run == run):
+    if (
+        result.how != "full"
+        or result.outcome is VerifyOutcome.NOT_COMPARED
+        or not (begins or result.run == run)
+    ):
         return None
     return VerifyOutcome.DIFFERENT if result.outcome is VerifyOutcome.UNFINISHED else result.outcome
 
 
 def says_more(doubt: TableResult, known: TableResult) -> bool:
     """Return whether a doubt outranks what is known of a table; a final result says the most."""
-    return not (known.outcome is VerifyOutcome.DIFFERENT and (known.checkpoint or known.reason == doubt.reason))
+    return not (
+        known.outcome is VerifyOutcome.DIFFERENT
+        and (known.checkpoint or known.reason == doubt.reason)
+    )
 
 
 def result_from(document: Mapping[str, Any]) -> TableResult:

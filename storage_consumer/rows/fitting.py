@@ -137,7 +137,12 @@ _SAME_MEMBERS = (
 )
 BYTES_OF_A_CHARACTER = 4
 """At most."""
-_BYTES_OF_TEXT = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215, "longtext": 4_294_967_295}
+_BYTES_OF_TEXT = {
+    "tinytext": 255,
+    "text": 65_535,
+    "mediumtext": 16_777_215,
+    "longtext": 4_294_967_295,
+}
 """Most bytes of a value, by type."""
 _ANY_DIGITS = 400
 _EXPONENT = 18
@@ -160,7 +165,9 @@ class Limit:
     """
 
 
-def other_families(layout: RowLayout, target: TargetTable, become_texts: Collection[str] = ()) -> str:
+def other_families(
+    layout: RowLayout, target: TargetTable, become_texts: Collection[str] = ()
+) -> str:
     """Return columns that silently change texts like ``007`` in the target; or "".
 
     `become_texts`: folded names of columns that are texts in other directories of the commit range,
@@ -204,11 +211,18 @@ def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) ->
             "Give these columns the source's type there"
         )
     # A number may mean another member, unless the target only has more of them after the source's.
-    pairs = [(c.name, _unpadded(c.elements), _unpadded(members(kept.column_type))) for c, kept in numbered]
-    if other := [name for name, own, theirs in pairs if own and theirs and own != theirs[: len(own)]]:
+    pairs = [
+        (c.name, _unpadded(c.elements), _unpadded(members(kept.column_type)))
+        for c, kept in numbered
+    ]
+    if other := [
+        name for name, own, theirs in pairs if own and theirs and own != theirs[: len(own)]
+    ]:
         return f"the target's table has other ENUM or SET members in: {', '.join(other)}. {_SAME_MEMBERS}"
     named = [pair for pair in sorts if pair not in numbered]
-    mistaken = [f"{c.name} ({', '.join(names)})" for c, kept in named if (names := _mistaken(c, kept))]
+    mistaken = [
+        f"{c.name} ({', '.join(names)})" for c, kept in named if (names := _mistaken(c, kept))
+    ]
     return (
         f"the target's ENUM and SET columns lack members, and would take their names for others: {', '.join(mistaken)}. {_SAME_MEMBERS}"
         if mistaken
@@ -227,7 +241,9 @@ def _mistaken(column: TableColumn, there: TargetColumn) -> list[str]:
     alike = set() if there.binary_collation else {_base_letters(name) for name in known}
     lacking = [name for name in column.elements if name.rstrip(" ") not in known]
     return [
-        name for name in lacking if (_NUMBER.fullmatch(name) and int(name) in numbers) or _base_letters(name) in alike
+        name
+        for name in lacking
+        if (_NUMBER.fullmatch(name) and int(name) in numbers) or _base_letters(name) in alike
     ]
 
 
@@ -244,7 +260,11 @@ def _base_letters(name: str) -> str:
 def members(column_type: str) -> tuple[str, ...]:
     """Return an ENUM's or SET's members as the server writes them; empty if with escapes."""
     found = _MEMBERS.fullmatch(column_type)
-    return tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", found[1])) if found else ()
+    return (
+        tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", found[1]))
+        if found
+        else ()
+    )
 
 
 def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tuple[Limit, ...]:
@@ -254,7 +274,10 @@ def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tu
     for place in written:
         column = layout.columns[place]
         rules = _rules(column, there[folded_name(column.name)])
-        found += [Limit(place=place, name=column.name, keeps=keeps, amount=amount) for keeps, amount in rules]
+        found += [
+            Limit(place=place, name=column.name, keeps=keeps, amount=amount)
+            for keeps, amount in rules
+        ]
     return tuple(found)
 
 
@@ -271,21 +294,42 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
             if place is None:
                 continue
             column = layout.columns[place]
-            digits = 0 if newer.type in INTEGER_TYPES else newer.scale or (None if newer.type in FLOAT_TYPES else 0)
+            digits = (
+                0
+                if newer.type in INTEGER_TYPES
+                else newer.scale or (None if newer.type in FLOAT_TYPES else 0)
+            )
             length = _BYTES_OF_TEXT.get(kind, newer.precision)
-            kept = TargetColumn(name=newer.name, data_type=kind, nullable=True, digits=digits, length=length)
+            kept = TargetColumn(
+                name=newer.name, data_type=kind, nullable=True, digits=digits, length=length
+            )
             # What is left of the file's text: 0.1 in single precision becomes 0.10000000149011612.
-            moved = ["nearest"] if column.type == "FLOAT" and newer.type in ("DOUBLE", "DECIMAL") else []
+            moved = (
+                ["nearest"]
+                if column.type == "FLOAT" and newer.type in ("DOUBLE", "DECIMAL")
+                else []
+            )
             # The clock of the session that changed the type decides. Where no zone is converted, it
             # is taken to be that of the files.
-            if layout.zone and column.type != newer.type and "TIMESTAMP" in (column.type, newer.type):
+            if (
+                layout.zone
+                and column.type != newer.type
+                and "TIMESTAMP" in (column.type, newer.type)
+            ):
                 moved.append("clock")
             found += [
-                Limit(place=place, name=column.name, keeps=keeps, changed_at=definition.version) for keeps in moved
+                Limit(place=place, name=column.name, keeps=keeps, changed_at=definition.version)
+                for keeps in moved
             ]
             # Other lengths of bytes are padded, so nothing of them is lost.
             found += [
-                Limit(place=place, name=column.name, keeps=keeps, amount=amount, changed_at=definition.version)
+                Limit(
+                    place=place,
+                    name=column.name,
+                    keeps=keeps,
+                    amount=amount,
+                    changed_at=definition.version,
+                )
                 for keeps, amount in _rules(column, kept)
                 if keeps != "bytes"
             ]
@@ -294,7 +338,11 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
 
 def _rules(column: TableColumn, there: TargetColumn) -> Iterator[tuple[str, int]]:
     """Yield what the target's column keeps, if it neither keeps all nor refuses the rest."""
-    kind, is_float, length = there.data_type, there.data_type in ("float", "double"), there.length or 0
+    kind, is_float, length = (
+        there.data_type,
+        there.data_type in ("float", "double"),
+        there.length or 0,
+    )
     # FLOAT(7,2) rounds too.
     if (
         kind.upper() in INTEGER_TYPES
@@ -325,7 +373,9 @@ def _rules(column: TableColumn, there: TargetColumn) -> Iterator[tuple[str, int]
         elif _longest(column) > length > 0:
             yield "blanks", length
     elif kind in _BYTES_OF_TEXT and column.type in TEXT_TYPES:
-        most = _longest(column) * (1 if column.type.lower() in _BYTES_OF_TEXT else BYTES_OF_A_CHARACTER)
+        most = _longest(column) * (
+            1 if column.type.lower() in _BYTES_OF_TEXT else BYTES_OF_A_CHARACTER
+        )
         if most > length > 0:
             yield "bytes of blanks", length
 
@@ -334,7 +384,9 @@ def is_lossy(column: TableColumn, there: TargetColumn) -> bool:
     """Return whether the target's column cannot hold each value of the source's as it is."""
     if column.type.lower() in _INTEGERS and there.data_type in _INTEGERS:
         return _INTEGERS.index(there.data_type) < _INTEGERS.index(column.type.lower())
-    if column.type in TEXT_TYPES and not (column.precision or column.type.lower() in _BYTES_OF_TEXT):
+    if column.type in TEXT_TYPES and not (
+        column.precision or column.type.lower() in _BYTES_OF_TEXT
+    ):
         return False
     shorter = column.type in TEXT_TYPES and 0 < (there.length or 0) < _longest(column)
     return shorter or any(True for _ in _rules(column, there))
@@ -360,13 +412,19 @@ _KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {
     "midnight": (lambda text, _: _MIDNIGHT.fullmatch(text) is not None, "a time of day"),
     "single": (lambda text, _: _single(text), "more than single precision"),
     "nearest": (lambda text, _: _single(text), "digits that single precision only comes near"),
-    "double": (lambda text, _: Decimal(repr(float(text))) == Decimal(text), "more than double precision"),
+    "double": (
+        lambda text, _: Decimal(repr(float(text))) == Decimal(text),
+        "more than double precision",
+    ),
     "bytes": (lambda text, length: len(text) == 2 * length, "a length other than {} bytes"),
     "unpadded": (
         lambda text, length: not text.endswith(" ") and not _is_blank(text[length:]),
         "trailing spaces, or white space after {} characters",
     ),
-    "blanks": (lambda text, length: not _is_blank(text[length:]), "white space after {} characters"),
+    "blanks": (
+        lambda text, length: not _is_blank(text[length:]),
+        "white space after {} characters",
+    ),
     "bytes of blanks": (
         lambda text, length: not _is_blank(text.encode()[length:].decode(errors="ignore")),
         "white space after {} bytes",
@@ -397,7 +455,12 @@ def check(values: Values, limits: Iterable[Limit], commit_ts: int = 0) -> None:
     for limit in limits:
         text = values[limit.place]
         keeps, what = _KEPT[limit.keeps]
-        if text is None or text is ABSENT or keeps(text, limit.amount) or 0 < limit.changed_at <= commit_ts:
+        if (
+            text is None
+            or text is ABSENT
+            or keeps(text, limit.amount)
+            or 0 < limit.changed_at <= commit_ts
+        ):
             continue
         why = "the target's column does not keep; make the target's table fit what the source holds, then start again"
         if limit.changed_at:
@@ -406,7 +469,9 @@ def check(values: Values, limits: Iterable[Limit], commit_ts: int = 0) -> None:
                 "files have no statement. Run `storage-consumer table pause`, export the table after that, then run "
                 "`storage-consumer load` with --replace"
             )
-        raise ValueError(f"column {limit.name}: {text[:40]!r} has {what.format(limit.amount)}, which {why}")
+        raise ValueError(
+            f"column {limit.name}: {text[:40]!r} has {what.format(limit.amount)}, which {why}"
+        )
 
 
 _AS_WRITTEN = None
@@ -452,7 +517,11 @@ _TABLE: Mapping[str, Mapping[str, ValueForm | None]] = {
         "DOUBLE": ValueForm.SINGLE,
     },
     # 2024-01-31 is midnight.
-    "moment": {"DATE": ValueForm.MOMENT, "DATETIME": ValueForm.MOMENT, "TIMESTAMP": ValueForm.MOMENT},
+    "moment": {
+        "DATE": ValueForm.MOMENT,
+        "DATETIME": ValueForm.MOMENT,
+        "TIMESTAMP": ValueForm.MOMENT,
+    },
     "day": {"DATE": _AS_WRITTEN, "DATETIME": ValueForm.DAY, "TIMESTAMP": ValueForm.DAY},
     "time": {"TIME": ValueForm.TIME},
     # The source turns these values into the very texts in the files, but a FLOAT, a TIMESTAMP or
@@ -520,7 +589,9 @@ def key_forms(
     # CSV names the members of a SET in the order of its directory's structure, and the target may
     # have another order.
     by_name = is_key and place == "set" and wire_kind(newest, protocol) is WireKind.TEXT
-    reordered = by_name and any(column.elements != members(there.column_type) for column in columns.values())
+    reordered = by_name and any(
+        column.elements != members(there.column_type) for column in columns.values()
+    )
     if len(forms) == 1 and not reordered:
         return KeyForms()
     unknown = {
@@ -541,7 +612,9 @@ def key_forms(
     return KeyForms(spellings, unknown)
 
 
-def lasting_form(column: TableColumn, there: TargetColumn, protocol: Protocol) -> tuple[Spelling | None, bool]:
+def lasting_form(
+    column: TableColumn, there: TargetColumn, protocol: Protocol
+) -> tuple[Spelling | None, bool]:
     """Return the one form of a column's values over all commit ranges, and whether there is one.
 
     Within a commit range one form is needed only where directories differ; here the directories of
@@ -584,7 +657,9 @@ def _of_members(column: TableColumn, there: TargetColumn, protocol: Protocol) ->
     return Spelling(ValueForm.MEMBERS, members=members(there.column_type)) if by_name else None
 
 
-def _unknown(column: TableColumn, newest: TableColumn, place: str, forms: set[tuple[str, int]], zone: str) -> str:
+def _unknown(
+    column: TableColumn, newest: TableColumn, place: str, forms: set[tuple[str, int]], zone: str
+) -> str:
     """Return why these values have no form comparable with the current ones; "" if they have."""
     if _written_form(column) == _written_form(newest):
         return ""

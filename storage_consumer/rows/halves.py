@@ -88,7 +88,9 @@ class RowWriter(Protocol):
     when nothing more may be written.
     """
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
+    def write_runs(
+        self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None
+    ) -> Written:
         """Write runs one after another. No row takes the place of another: see `apply.rows`.
 
         Quarantine rows that the target refuses for what they hold, where the plan says so.
@@ -114,7 +116,9 @@ class RowWriter(Protocol):
 def file_blocks(storage: Blocks, work: JobFile) -> Iterator[bytes]:
     """Yield a file's blocks; raise `StorageUnavailable` if it has fewer bytes than were listed."""
     stored = work.file.stored
-    return whole(storage.blocks(stored.path, READ_BLOCK, tag=stored.tag if work.exact else ""), stored)
+    return whole(
+        storage.blocks(stored.path, READ_BLOCK, tag=stored.tag if work.exact else ""), stored
+    )
 
 
 def read_files(
@@ -127,7 +131,9 @@ def read_files(
     """Read files; yield blocks of changes per bucket, file reports, and errors to all buckets."""
     # One buffer holds one version of a table: all of its rows have the same layout.
     in_order = sorted(files, key=lambda work: (work.table, work.file.version_key, work.rank))
-    for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version_key)):
+    for (index, version), group in groupby(
+        in_order, key=lambda work: (work.table, work.file.version_key)
+    ):
         table = tables[index]
         buffer = Buffer(table, table.versions[version], partitions)
         for run in runs(group) if buffer.takes_batches else ([work] for work in group):
@@ -137,14 +143,20 @@ def read_files(
             # way to any of them. Each tells of it too: where Spark repeats this task, the bucket
             # that gets the reports may have ended with those of an attempt without an error.
             if reports[-1].error:
-                yield from (((bucket, NOTICE, index, 0), reports[-1]) for bucket in range(partitions))
+                yield from (
+                    ((bucket, NOTICE, index, 0), reports[-1]) for bucket in range(partitions)
+                )
                 break
         # Also what was read before an error: each bucket drops it because of the notice.
         yield from buffer.blocks()
 
 
 def _read_run(
-    run: Sequence[JobFile], table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
+    run: Sequence[JobFile],
+    table: TablePlan,
+    buffer: Buffer,
+    open_blocks: OpenBlocks,
+    decoder: Decoder,
 ) -> Generator[tuple[Place, Any], None, list[FileReport]]:
     """Decode files into the buffer, together if possible; report up to the first error."""
     version = table.versions[run[0].file.version_key]
@@ -154,7 +166,11 @@ def _read_run(
             for work in run:
                 kept[work.file.stored.path] = b"".join(open_blocks(work))
         tallies = read_together(
-            run, [*kept.values()], CommitRange(low=version.low, high=table.commit_range.high), buffer, decoder
+            run,
+            [*kept.values()],
+            CommitRange(low=version.low, high=table.commit_range.high),
+            buffer,
+            decoder,
         )
         # Otherwise the files are read one by one from the kept content, which finds the file and
         # the row to blame.
@@ -269,7 +285,9 @@ def _written_or_folded(
         if work.mode is Mode.KEYLESS:
             return WriteReport(
                 table=work.index,
-                written=writer.write_events(work, in_parts((place[3], block) for place, block in blocks)),
+                written=writer.write_events(
+                    work, in_parts((place[3], block) for place, block in blocks)
+                ),
             )
         changes = together([unpacked(block) for _, block in blocks])
         states = folded(changes, work)
@@ -344,7 +362,11 @@ def _runs(work: TablePlan, states: Changes) -> list[Run]:
         Action.INSERT: upsert & birth,
         Action.REPLACE: upsert & ~birth,
     }
-    return [Run(action, states.lines.chosen(np.flatnonzero(those))) for action, those in chosen.items() if those.any()]
+    return [
+        Run(action, states.lines.chosen(np.flatnonzero(those)))
+        for action, those in chosen.items()
+        if those.any()
+    ]
 
 
 def _is_ordered(work: TablePlan, states: Changes) -> bool:

@@ -10,9 +10,22 @@ from itertools import chain
 
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout, hidden_columns, row_layout, zones
-from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, wire_kind
+from storage_consumer.decode.values import (
+    FLOAT_TYPES,
+    INTEGER_TYPES,
+    TEXT_TYPES,
+    WireKind,
+    wire_kind,
+)
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, VersionKey, folded_name
+from storage_consumer.model import (
+    CommitRange,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    VersionKey,
+    folded_name,
+)
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.rows.fitting import (
     BYTES_OF_A_CHARACTER,
@@ -60,9 +73,16 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         return replace(unread_work(index, step, upstream), name=target.name, versions=versions)
     # Without commit-ts nothing shows that rows are of before the commit range.
     former = {
-        place: each for place, each in step.definitions.items() if upstream.has_commit_ts and step.is_former(each)
+        place: each
+        for place, each in step.definitions.items()
+        if upstream.has_commit_ts and step.is_former(each)
     }
-    step = replace(step, definitions={place: each for place, each in step.definitions.items() if place not in former})
+    step = replace(
+        step,
+        definitions={
+            place: each for place, each in step.definitions.items() if place not in former
+        },
+    )
     name = step.current.name
     if target.is_view:
         # Statements may replace and drop it.
@@ -74,11 +94,20 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     match = _Match(step, _without_effect(target, step), upstream)
     # One part that a collation judges is enough: then only the sequence of all changes is certain.
     key = match.key
-    mode = Mode.KEYLESS if not key else Mode.ORDERED if any(p.fold is Fold.LOOSE for p in key) else Mode.KEYED
+    mode = (
+        Mode.KEYLESS
+        if not key
+        else Mode.ORDERED
+        if any(p.fold is Fold.LOOSE for p in key)
+        else Mode.KEYED
+    )
     if not upstream.has_commit_ts:
         _check_order(step, mode, upstream.protocol)
     # Of rows of full length, since how long they are is not known here.
-    largest = sum(BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in match.target.columns)
+    largest = sum(
+        BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER)
+        for column in match.target.columns
+    )
     fewest, most = _STRIPE_BITS
     return TablePlan(
         index=index,
@@ -108,7 +137,11 @@ def _without_effect(target: TargetTable, step: RowStep) -> TargetTable:
     """
     if step.upcoming is None:
         return target
-    now, then, there = (by_name(step.current.columns), by_name(step.upcoming.columns), by_name(target.columns))
+    now, then, there = (
+        by_name(step.current.columns),
+        by_name(step.upcoming.columns),
+        by_name(target.columns),
+    )
     gone = [column.name for name, column in now.items() if name not in there.keys() | then.keys()]
     come = there.keys() & then.keys() - now.keys()
     if (gone and come) or step.current.version >= step.upcoming.version:
@@ -173,7 +206,11 @@ def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = ""
     without commit-ts can only be repeats: what is written after a DROP has a new structure.
     """
     repeats = step.dropped and not upstream.has_commit_ts
-    reason = "" if repeats else missing or f"the table {step.name} does not exist in the target at this time"
+    reason = (
+        ""
+        if repeats
+        else missing or f"the table {step.name} does not exist in the target at this time"
+    )
     return TablePlan(
         index=index,
         table_key=step.table_key,
@@ -214,7 +251,9 @@ def _unread(
 def _low(definition: TableDefinition, commit_range: CommitRange) -> int:
     """Return the commit-ts at or below which rows are repeated deliveries."""
     return row_floor(
-        commit_range.low, definition.version, is_ddl=definition.is_ddl and not parsed(definition).is_astray
+        commit_range.low,
+        definition.version,
+        is_ddl=definition.is_ddl and not parsed(definition).is_astray,
     )
 
 
@@ -227,25 +266,39 @@ class _Match:
         if upstream.column_selectors:
             # A column that the selectors leave out and the target lacks is carried and not written.
             layouts = (
-                row_layout(each, target.virtual, upstream) for each in (*step.definitions.values(), step.current)
+                row_layout(each, target.virtual, upstream)
+                for each in (*step.definitions.values(), step.current)
             )
-            left_out = set[str]().union(*(layout.unselected for layout in layouts)) - by_name(target.columns).keys()
-            self.target = replace(target, columns=(*target.columns, *map(_unwritten, sorted(left_out))))
+            left_out = (
+                set[str]().union(*(layout.unselected for layout in layouts))
+                - by_name(target.columns).keys()
+            )
+            self.target = replace(
+                target, columns=(*target.columns, *map(_unwritten, sorted(left_out)))
+            )
         self.there = by_name(self.target.columns)
         self.layout = self._layout(step.current)
-        others = [definition for definition in step.definitions.values() if definition is not step.current]
+        others = [
+            definition for definition in step.definitions.values() if definition is not step.current
+        ]
         structures = [*others, *([step.upcoming] if step.upcoming is not None else [])]
         columns = [c for each in structures for c in (*each.columns, *step.current.columns)]
         # Folded names of columns that are texts in some structure of the range, or the next.
-        self.become_texts = frozenset(folded_name(column.name) for column in columns if column.type in TEXT_TYPES)
+        self.become_texts = frozenset(
+            folded_name(column.name) for column in columns if column.type in TEXT_TYPES
+        )
         self.written: tuple[WireColumn, ...] = ()
         if misfit := self._misfit(self.layout):
             raise NotReplicable(f"{step.current.name}: {misfit} (schema file {step.current.path})")
         self.written = tuple(
-            self._wire(c) for c in self.layout.columns if not self.there[folded_name(c.name)].generated
+            self._wire(c)
+            for c in self.layout.columns
+            if not self.there[folded_name(c.name)].generated
         )
         key_columns = self._key_columns()
-        names = [folded_name(name) for name, _ in key_columns] or [folded_name(c.name) for c in self.written]
+        names = [folded_name(name) for name, _ in key_columns] or [
+            folded_name(c.name) for c in self.written
+        ]
         # Of the columns by whose texts rows are distinguished, by folded name. Without a key rows
         # are compared whole, which needs one spelling only where there are several structures.
         zone, _ = zones(upstream)
@@ -253,7 +306,11 @@ class _Match:
         newest = by_name(step.current.columns)
         self.forms = {
             name: key_forms(
-                {version: columns[name] for version, columns in versions.items() if name in columns},
+                {
+                    version: columns[name]
+                    for version, columns in versions.items()
+                    if name in columns
+                },
                 newest[name],
                 self.there[name],
                 upstream.protocol,
@@ -262,14 +319,17 @@ class _Match:
             )
             for name in (names if key_columns or others else ())
         }
-        self.key = tuple(self._key_part(newest[folded_name(name)], prefix) for name, prefix in key_columns)
+        self.key = tuple(
+            self._key_part(newest[folded_name(name)], prefix) for name, prefix in key_columns
+        )
         if self.key:
             # Columns that rows carry and the target computes: from the same expression it may get
             # another value than the source.
             self.written += tuple(
                 replace(self._wire(c), is_computed=True)
                 for c in self.layout.columns
-                if (there := self.there[folded_name(c.name)]).generated == "STORED" and there.data_type
+                if (there := self.there[folded_name(c.name)]).generated == "STORED"
+                and there.data_type
             )
 
     def _layout(self, definition: TableDefinition) -> RowLayout:
@@ -305,10 +365,16 @@ class _Match:
         if unknown := sorted(needed - carried - layout.unselected):
             return f"the target's table has columns that the rows do not carry: {', '.join(unknown)}; drop them as the source did"
         # `_wire` knows how bits are taken.
-        kinds = {folded_name(c.name): wire_kind(c, protocol) for c in layout.columns if c.type != "BIT"}
-        if other := sorted(c.name for c in self.written if kinds.get(folded_name(c.name), c.kind) is not c.kind):
+        kinds = {
+            folded_name(c.name): wire_kind(c, protocol) for c in layout.columns if c.type != "BIT"
+        }
+        if other := sorted(
+            c.name for c in self.written if kinds.get(folded_name(c.name), c.kind) is not c.kind
+        ):
             return f"the rows hold another type of value than the current structure: {', '.join(other)}"
-        return other_families(layout, self.target, self.become_texts) or other_members(layout, self.target, protocol)
+        return other_families(layout, self.target, self.become_texts) or other_members(
+            layout, self.target, protocol
+        )
 
     def _key_columns(self) -> list[tuple[str, int | None]]:
         """Return the columns that tell rows apart: primary or NOT NULL unique key, else none.
@@ -320,7 +386,9 @@ class _Match:
         declared = {folded_name(c.name) for c in newest.columns if c.is_pk}
         computed = {name for name, column in self.there.items() if column.generated} - carried
         keys = [set(map(folded_name, unique.columns)) for unique in self.target.unique_keys]
-        is_of_key = declared not in keys and any(key & computed and key - computed == declared for key in keys)
+        is_of_key = declared not in keys and any(
+            key & computed and key - computed == declared for key in keys
+        )
         # Where the target computes a part of the source's primary key that the rows of a copy lack,
         # another key tells such rows apart, or none does. MariaDB has such a primary key as a
         # unique one.
@@ -379,16 +447,22 @@ class _Match:
         places, keys = layout.places, [folded_name(part.column.name) for part in self.key]
         # The current structure is judged already, and raised an error.
         misfit = "" if definition is current else self._misfit(layout)
-        if keyless := sorted(p.column.name for p, key in zip(self.key, keys, strict=True) if key not in places):
+        if keyless := sorted(
+            p.column.name for p, key in zip(self.key, keys, strict=True) if key not in places
+        ):
             misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
         # All others are in `_misfit`. What rows in the commit range would have to show is compared
         # with what the target computes.
         if uncompared := sorted(c.name for c in self.written if folded_name(c.name) not in places):
             lacks = f"the rows do not carry columns that the target's table computes: {', '.join(uncompared)}"
             misfit = misfit or lacks
-        misfit = misfit or next(filter(None, (self.forms[key].unknown.get(version, "") for key in keys)), "")
+        misfit = misfit or next(
+            filter(None, (self.forms[key].unknown.get(version, "") for key in keys)), ""
+        )
         later = [
-            each for each in self.step.definitions.values() if each.version > definition.version and not each.is_ddl
+            each
+            for each in self.step.definitions.values()
+            if each.version > definition.version and not each.is_ddl
         ]
         # Nothing of a misfit is written; its first row inside the commit range halts the table.
         taken = () if misfit else tuple(places[folded_name(c.name)] for c in self.written)
@@ -396,12 +470,20 @@ class _Match:
         # Where the columns of each unique key are in a row, except for keys over prefixes or over
         # columns not in the row.
         nullable = [
-            [*map(folded_name, each.columns)] for each in self.target.unique_keys if not (keys or any(each.prefixes))
+            [*map(folded_name, each.columns)]
+            for each in self.target.unique_keys
+            if not (keys or any(each.prefixes))
         ]
         unique = tuple(
-            tuple(places[name] for name in key) for key in nullable if not misfit and places.keys() >= {*key}
+            tuple(places[name] for name in key)
+            for key in nullable
+            if not misfit and places.keys() >= {*key}
         )
-        spelled = {name: found for name, form in self.forms.items() if (found := form.spellings.get(version))}
+        spelled = {
+            name: found
+            for name, form in self.forms.items()
+            if (found := form.spellings.get(version))
+        }
         return VersionPlan(
             layout=replace(
                 layout,
@@ -423,10 +505,16 @@ def altered(definition: TableDefinition, target: TargetTable, upstream: Upstream
         return ""
     layout, there = row_layout(definition, target.virtual, upstream), by_name(target.columns)
     left_out = layout.unselected | {*hidden_columns(layout.columns)}
-    pairs = [(c, there.get(name)) for c in layout.columns if (name := folded_name(c.name)) not in left_out]
+    pairs = [
+        (c, there.get(name))
+        for c in layout.columns
+        if (name := folded_name(c.name)) not in left_out
+    ]
     found = [f"lacks the column {column.name}" for column, own in pairs if own is None]
     found += [
-        f"has less room in {column.name} than the source" for column, own in pairs if own and is_lossy(column, own)
+        f"has less room in {column.name} than the source"
+        for column, own in pairs
+        if own and is_lossy(column, own)
     ]
     other = "" if found or left_out else other_families(layout, target)
     return " and ".join(found) or (f"is another one: {other}" if other else "")

@@ -73,7 +73,9 @@ def order_of(rank: Any, row: Any, *, upsert: bool, birth: Any = False) -> Any:
 
     `birth`: see `is_birth`.
     """
-    return (_UPSERT if upsert else 0) | rank << (_BIRTH_BITS + _ROW_BITS) | row << _BIRTH_BITS | birth
+    return (
+        (_UPSERT if upsert else 0) | rank << (_BIRTH_BITS + _ROW_BITS) | row << _BIRTH_BITS | birth
+    )
 
 
 def is_upsert(order: Any) -> Any:
@@ -194,7 +196,9 @@ def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
 
     def several(key: Any) -> str:
         # NUL between the parts, so that a border between two columns cannot move.
-        return "\0".join(image(text) if image else text for text, image in zip(key, images, strict=True))
+        return "\0".join(
+            image(text) if image else text for text, image in zip(key, images, strict=True)
+        )
 
     return several
 
@@ -220,12 +224,16 @@ def is_padded(parts: Sequence[KeyPart], keys: Iterable[Any]) -> bool:
     return bool(places) and any(key[place].endswith(" ") for key in keys for place in places)
 
 
-def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int) -> Callable[[Key], int]:
+def bucket_function(
+    parts: Sequence[KeyPart], partitions: int, stripe_bits: int
+) -> Callable[[Key], int]:
     """Return a function from a key to its bucket; keys that the target may find equal share one."""
     if is_integer(parts):
         # CRC-32, since Python's own hash of a text differs from process to process.
         return lambda key: (
-            stripe(key, partitions, stripe_bits) if isinstance(key, int) else zlib.crc32(str(key).encode()) % partitions
+            stripe(key, partitions, stripe_bits)
+            if isinstance(key, int)
+            else zlib.crc32(str(key).encode()) % partitions
         )
     # Keys that the target's collation equates must meet in one task, or two write one row.
     image = image_function(parts)
@@ -321,7 +329,13 @@ def has_lasting_keys(work: TablePlan) -> bool:
 def key_signature(work: TablePlan) -> str:
     """Return what is the same for two plans exactly if their digests of one key are."""
     parts = [
-        (folded_name(part.column.name), part.column.kind.value, part.fold.value, part.prefix, repr(part.form))
+        (
+            folded_name(part.column.name),
+            part.column.kind.value,
+            part.fold.value,
+            part.prefix,
+            repr(part.form),
+        )
         for part in work.key
     ]
     return json.dumps([work.mode.value, *parts])
@@ -329,8 +343,15 @@ def key_signature(work: TablePlan) -> str:
 
 def digest_function(work: TablePlan, *, key_only: bool) -> Callable[[bytes], str]:
     """Return the function from a line to its key's digest; `key_only`: lines have just the key."""
-    names, folds = [folded_name(column.name) for column in work.written], [_fold_text(part) for part in work.key]
-    places = range(len(work.key)) if key_only else [names.index(folded_name(part.column.name)) for part in work.key]
+    names, folds = (
+        [folded_name(column.name) for column in work.written],
+        [_fold_text(part) for part in work.key],
+    )
+    places = (
+        range(len(work.key))
+        if key_only
+        else [names.index(folded_name(part.column.name)) for part in work.key]
+    )
 
     def digest(line: bytes) -> str:
         values = decode_line(line)

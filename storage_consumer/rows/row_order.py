@@ -89,7 +89,9 @@ class Changes:
     def part(self, start: int, end: int) -> Changes:
         """Return the changes from index `start` (inclusive) to `end` (exclusive)."""
         some = slice(start, end)
-        return Changes(ts=self.ts[some], order=self.order[some], keys=self.keys[some], lines=self.lines[some])
+        return Changes(
+            ts=self.ts[some], order=self.order[some], keys=self.keys[some], lines=self.lines[some]
+        )
 
     def pieces(self, most: int) -> Iterator[Changes]:
         """Yield changes in sequence by whole commit-ts, at most `most` unless one has more."""
@@ -116,7 +118,9 @@ class Changes:
         lines, ends = self.lines.packed()
         # Buffers as they are, so that no number becomes an object on the way. What is held is sent
         # long before 4 GiB, so 32 bits are enough for places in it.
-        return marshal.dumps((self.ts.data, self.order.data, keys, lines.data, ends.astype(np.uint32).data))
+        return marshal.dumps(
+            (self.ts.data, self.order.data, keys, lines.data, ends.astype(np.uint32).data)
+        )
 
 
 def unpacked(piece: bytes) -> Changes:
@@ -126,7 +130,9 @@ def unpacked(piece: bytes) -> Changes:
         ts=np.frombuffer(ts, np.uint64),
         order=np.frombuffer(order, np.int64),
         keys=np.frombuffer(keys, np.int64) if isinstance(keys, bytes) else keys,
-        lines=Lines.side_by_side(np.frombuffer(lines, np.uint8), np.frombuffer(ends, np.uint32).astype(np.int64)),
+        lines=Lines.side_by_side(
+            np.frombuffer(lines, np.uint8), np.frombuffer(ends, np.uint32).astype(np.int64)
+        ),
     )
 
 
@@ -164,7 +170,9 @@ def _below(
     rest: list[tuple[Changes, int]] = []
     for changes, start in opened:
         # As unsigned: with a signed border both would be inexact floats.
-        end = len(changes) if border is None else int(np.searchsorted(changes.ts, np.uint64(border)))
+        end = (
+            len(changes) if border is None else int(np.searchsorted(changes.ts, np.uint64(border)))
+        )
         if end > start:
             due.append(changes.part(start, end))
         if end < len(changes):
@@ -173,7 +181,9 @@ def _below(
         part = together(due)
         # One piece alone mostly is in sequence, and a look costs less than a sort.
         ts, order = part.ts, part.order
-        is_sorted = bool(((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all())
+        is_sorted = bool(
+            ((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all()
+        )
         yield part if is_sorted else part.chosen(np.lexsort((order, ts)))
     return rest
 
@@ -254,7 +264,9 @@ def listed_keys(keys: Keys) -> list[Key]:
 
 def chosen_keys(keys: Keys, places: Places) -> Keys:
     """Return the keys at these indexes."""
-    return keys[places] if isinstance(keys, np.ndarray) else [keys[place] for place in places.tolist()]
+    return (
+        keys[places] if isinstance(keys, np.ndarray) else [keys[place] for place in places.tolist()]
+    )
 
 
 def compact_keys(keys: list[Key]) -> Keys:
@@ -289,7 +301,9 @@ def in_parts(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Changes]:
             lines = Lines.of([line for _, line in events])
             # What lies between two such commit-ts stays as it is.
             found.append(part.part(done, start))
-            found.append(Changes(ts=np.full(len(events), part.ts[start]), order=order, keys=[], lines=lines))
+            found.append(
+                Changes(ts=np.full(len(events), part.ts[start]), order=order, keys=[], lines=lines)
+            )
             done = end
         yield together([*found, part.part(done, len(part))]) if found else part
 
@@ -377,14 +391,20 @@ class Buffer:
             else:
                 try:
                     tally.taken += (
-                        self.take(change, rank) if isinstance(change, tuple) else self.take_batch(change, rank)
+                        self.take(change, rank)
+                        if isinstance(change, tuple)
+                        else self.take_batch(change, rank)
                     )
                 except (ValueError, NotReplicable) as fault:
                     place = fault.place if isinstance(fault, BadKey) else 0
                     number, ts = (
-                        change[:2] if isinstance(change, tuple) else (int(change.numbers[place]), int(change.ts[place]))
+                        change[:2]
+                        if isinstance(change, tuple)
+                        else (int(change.numbers[place]), int(change.ts[place]))
                     )
-                    raise NotReplicable(f"{file.source}, row {number}, commit ts {ts}: {fault}") from fault
+                    raise NotReplicable(
+                        f"{file.source}, row {number}, commit ts {ts}: {fault}"
+                    ) from fault
                 if self.is_full:
                     yield from self.blocks()
 
@@ -420,7 +440,9 @@ class Buffer:
         elif isinstance(keys, np.ndarray):
             buckets = stripes(keys, self._partitions, table.stripe_bits)
         else:
-            buckets = np.array([*map(bucket_function(table.key, self._partitions, table.stripe_bits), keys)])
+            buckets = np.array(
+                [*map(bucket_function(table.key, self._partitions, table.stripe_bits), keys)]
+            )
         for bucket in np.unique(buckets).tolist():
             places = np.flatnonzero(buckets == bucket)
             for first in range(0, len(places), rows):
@@ -440,11 +462,15 @@ class Buffer:
             whole = LineEncoder(layout, written).encode_line
             # A delete's line has only the key; without a key the whole row, which it must find.
             key_only = LineEncoder(layout, key).encode_line if key else whole
-            lines = [(whole if is_upsert(every_order[n]) else key_only)(rows[n]) for n in places.tolist()]
+            lines = [
+                (whole if is_upsert(every_order[n]) else key_only)(rows[n]) for n in places.tolist()
+            ]
             chosen = chosen_keys(keys, places) if self._key else keys
             found.append(Changes(ts=ts[places], order=orders, keys=chosen, lines=Lines.of(lines)))
         # One key may have changes of both kinds.
-        return found[0] if len(found) == 1 else folded(together(found), self._table) if found else None
+        return (
+            found[0] if len(found) == 1 else folded(together(found), self._table) if found else None
+        )
 
     # one by one
 
@@ -456,7 +482,9 @@ class Buffer:
         number, commit_ts, operation, values, old = change
         # A delete writes no value, so only the key by which it finds its row is checked.
         if self.version.limits:
-            check(values, self.version.limits if operation > DELETE else self._key_limits, commit_ts)
+            check(
+                values, self.version.limits if operation > DELETE else self._key_limits, commit_ts
+            )
         if self._key is None:
             # Every event counts, and an old row is found by all its values. An update without one
             # can still be applied if a unique key of the row holds no NULL: TiCDC splits updates
@@ -465,9 +493,13 @@ class Buffer:
                 raise NotReplicable(_DELETE_WITHOUT_KEY)
             if old is not None and operation == UPDATE:
                 self._single.append((commit_ts, order_of(rank, number, upsert=False), old, 0))
-            elif operation == UPDATE and not any(all(values[p] is not None for p in k) for k in self.version.unique):
+            elif operation == UPDATE and not any(
+                all(values[p] is not None for p in k) for k in self.version.unique
+            ):
                 raise NotReplicable(lost_row(self._table))
-            self._single.append((commit_ts, order_of(rank, number, upsert=operation > DELETE), values, 0))
+            self._single.append(
+                (commit_ts, order_of(rank, number, upsert=operation > DELETE), values, 0)
+            )
             return 1
         # TiCDC's handle key need not be the key that the target has.
         if operation == PARTIAL_DELETE and any(values[place] is None for place in self.version.key):
@@ -476,7 +508,9 @@ class Buffer:
         # An update of the key is also a delete of the old key, maybe in another bucket.
         moves = old_key not in (None, key)
         birth = operation == INSERT or moves
-        self._single.append((commit_ts, order_of(rank, number, upsert=operation > DELETE, birth=birth), values, key))
+        self._single.append(
+            (commit_ts, order_of(rank, number, upsert=operation > DELETE, birth=birth), values, key)
+        )
         if old is not None and old_key is not None and moves:
             if not self._table.has_commit_ts:
                 raise NotReplicable(_UNORDERED_MOVE)
@@ -506,7 +540,9 @@ class Buffer:
                 columns = [batch.texts(place, updates) for place in key]
                 # TiCDC splits updates that change a unique key, so a whole one still finds the row
                 # that it replaces.
-                has_key |= np.array([None not in texts for texts in zip(*columns, strict=True)], np.bool_)
+                has_key |= np.array(
+                    [None not in texts for texts in zip(*columns, strict=True)], np.bool_
+                )
             if not has_key.all():
                 raise BadKey(int(updates[~has_key][0]), lost_row(self._table))
             lines = batch.lines(self.version.written, np.arange(len(order)))
@@ -538,17 +574,27 @@ class Buffer:
             if isinstance(keys, np.ndarray):
                 stays = keys[seconds] == keys[seconds - 1]
             else:
-                stays = np.array([keys[place] == keys[place - 1] for place in seconds.tolist()], np.bool_)
+                stays = np.array(
+                    [keys[place] == keys[place - 1] for place in seconds.tolist()], np.bool_
+                )
             # An update that is a delete and an insert and leaves the key as it is becomes the one
             # change that it is.
             order[seconds[stays]] -= 1
             rows = np.delete(rows, seconds[stays] - 1)
         is_delete = batch.operations[rows] == DELETE
-        for columns, some in ((self.version.written, rows[~is_delete]), (self.version.key, rows[is_delete])):
+        for columns, some in (
+            (self.version.written, rows[~is_delete]),
+            (self.version.key, rows[is_delete]),
+        ):
             if len(some):
                 lines = batch.lines(columns, some)
                 self._made.append(
-                    Changes(ts=batch.ts[some], order=order[some], keys=chosen_keys(keys, some), lines=lines)
+                    Changes(
+                        ts=batch.ts[some],
+                        order=order[some],
+                        keys=chosen_keys(keys, some),
+                        lines=lines,
+                    )
                 )
 
 
@@ -577,7 +623,11 @@ def runs(files: Iterable[JobFile]) -> Iterator[list[JobFile]]:
 
 
 def read_together(
-    run: Sequence[JobFile], contents: Sequence[bytes], commit_range: CommitRange, buffer: Buffer, decoder: Decoder
+    run: Sequence[JobFile],
+    contents: Sequence[bytes],
+    commit_range: CommitRange,
+    buffer: Buffer,
+    decoder: Decoder,
 ) -> list[Tally] | None:
     """Take the changes of these files into the buffer; return the tally of each file.
 

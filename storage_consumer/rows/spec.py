@@ -332,7 +332,9 @@ def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) ->
         # A row of a copy has the load's clock there, which tells nobody anything.
         at = f", commit ts {place.commit_ts}" if place.commit_ts and not step.as_of else ""
         error += f" (row {place.row} of {in_sequence(step)[place.rank].stored.path}{at})"
-    rows = [row for report in reports if isinstance(report, WriteReport) for row in report.quarantined]
+    rows = [
+        row for report in reports if isinstance(report, WriteReport) for row in report.quarantined
+    ]
     return TableOutcome(
         files=by_path(reports),
         written=sum(report.written for report in reports if isinstance(report, WriteReport)),
@@ -340,7 +342,9 @@ def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) ->
         refused=isinstance(first, WriteReport),
         may_pass=all(isinstance(report, FileReport) and report.torn for report in faulty),
         gone=any(report.gone for report in of_files),
-        quarantined=tuple(sorted(rows, key=lambda row: (row.place.commit_ts, row.place.rank, row.place.row))),
+        quarantined=tuple(
+            sorted(rows, key=lambda row: (row.place.commit_ts, row.place.rank, row.place.row))
+        ),
     )
 
 
@@ -398,7 +402,9 @@ class JobShape:
     """Whether they read as well: all files of a table are read by the task that writes it."""
 
 
-def shape(files: Iterable[JobFile], protocol: Protocol, cores: int, wish: int = 0, pace: int = 0) -> JobShape:
+def shape(
+    files: Iterable[JobFile], protocol: Protocol, cores: int, wish: int = 0, pace: int = 0
+) -> JobShape:
     """Return the shape by bytes: what a task holds fits in memory, and each has work.
 
     `wish`: the requested number of buckets, 0 for none. `pace`: most rows to write per

@@ -49,12 +49,16 @@ REMOVED = (
 _LACKS = (
     # The most telling cause first: another Python often lacks modules as well.
     (
-        re.compile(r"\[PYTHON_VERSION_MISMATCH\][^\n]*?different version: ([\d.]+) than that in driver: ([\d.]+)"),
+        re.compile(
+            r"\[PYTHON_VERSION_MISMATCH\][^\n]*?different version: ([\d.]+) than that in driver: ([\d.]+)"
+        ),
         "run Python {}, the driver runs {}",
     ),
     (re.compile(r'Cannot run program "([^"]+)"'), "have no program {}"),
     (
-        re.compile(r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name) '([\w.]+)'"),
+        re.compile(
+            r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name) '([\w.]+)'"
+        ),
         "lack the Python module {}",
     ),
 )
@@ -152,7 +156,8 @@ def opened(upstream: Upstream, secrets: Secrets) -> Storage:
 
 
 _FAILURES: dict[str, type[StorageConsumerError]] = {
-    c.__name__: c for c in (ConfigError, LeaseLost, StateGone, StorageUnavailable, TargetUnavailable)
+    c.__name__: c
+    for c in (ConfigError, LeaseLost, StateGone, StorageUnavailable, TargetUnavailable)
 }
 _CAUSES: tuple[tuple[re.Pattern[str], type[StorageConsumerError], str], ...] = (
     (
@@ -169,7 +174,9 @@ _CAUSES: tuple[tuple[re.Pattern[str], type[StorageConsumerError], str], ...] = (
         REMOVED,
     ),
     (
-        re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure|FetchFailed"),
+        re.compile(
+            r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure|FetchFailed"
+        ),
         SparkUnavailable,
         (
             "a worker or executor was killed, most often for lack of memory: give it more, more --partitions, or fewer "

@@ -47,7 +47,14 @@ from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
 from storage_consumer.rows.halves import file_blocks, read_files, write_bucket
 from storage_consumer.rows.row_order import Place
-from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, WriteReport, by_tables, in_groups
+from storage_consumer.rows.spec import (
+    FileReport,
+    JobFile,
+    JobSpec,
+    WriteReport,
+    by_tables,
+    in_groups,
+)
 from storage_consumer.spark.executors import (
     FOLDER,
     REMOVED,
@@ -58,7 +65,14 @@ from storage_consumer.spark.executors import (
     ship,
     travelling,
 )
-from storage_consumer.spark.spark_session import answers, close_session, is_one_process, let_end, open_session, turns
+from storage_consumer.spark.spark_session import (
+    answers,
+    close_session,
+    is_one_process,
+    let_end,
+    open_session,
+    turns,
+)
 from storage_consumer.summary import Progress
 from storage_consumer.target.bucket_writer import TargetWriter
 from storage_consumer.telemetry import Log
@@ -139,7 +153,9 @@ def received(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[
         yield from _fetched(_written(items, own.fileno()))
 
 
-def _written(items: Iterable[tuple[Place, Any]], file: int, path: str = "") -> Iterator[tuple[Place, Any]]:
+def _written(
+    items: Iterable[tuple[Place, Any]], file: int, path: str = ""
+) -> Iterator[tuple[Place, Any]]:
     """Yield items with blocks replaced by places in an open file; by its path, if it has one."""
     start = 0
     for place, item in items:
@@ -264,8 +280,15 @@ class SparkPipeline:
         began = time.monotonic()
         with self._job("storage-consumer: check the executors"):
             ship(context)
-            hosts = set(context.parallelize(range(self.cores), self.cores).mapPartitions(look).collect())
-        _log.info("executors_ready", hosts=len(hosts), cores=self.cores, seconds=round(time.monotonic() - began, 1))
+            hosts = set(
+                context.parallelize(range(self.cores), self.cores).mapPartitions(look).collect()
+            )
+        _log.info(
+            "executors_ready",
+            hosts=len(hosts),
+            cores=self.cores,
+            seconds=round(time.monotonic() - began, 1),
+        )
         self._prepared = True
 
     def cancel(self) -> None:
@@ -370,7 +393,9 @@ class SparkPipeline:
         # One turn after the other: `runJob` returns when all of its tasks have ended.
         return [one for shift in shifts for one in self._context.runJob(reports, list, [*shift])]
 
-    def _whole(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, most: int) -> list[_Report]:
+    def _whole(
+        self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, most: int
+    ) -> list[_Report]:
         """Run the job in one stage: each task gets, reads and writes tables of its own."""
         secret_names = self._secret_names
 
@@ -385,11 +410,17 @@ class SparkPipeline:
         shares = list[_Share]()
         for partition, group in enumerate(by_tables(files, spec.partitions)):
             wanted = {work.table for work in group}
-            share = replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
+            share = replace(
+                spec, tables=tuple(table for table in spec.tables if table.index in wanted)
+            )
             shares.append((partition, share, group))
-        return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares), most)
+        return self._in_turns(
+            self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares), most
+        )
 
-    def _shuffled(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, most: int) -> list[_Report]:
+    def _shuffled(
+        self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, most: int
+    ) -> list[_Report]:
         """Run the job in two stages: tasks that read groups of files, and tasks per bucket of keys.
 
         The latter write.
@@ -472,7 +503,9 @@ def _read(
             yield place, item
 
 
-def _write(spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
+def _write(
+    spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tuple[Place, Any]]
+) -> Iterator[_Report]:
     """Yield the reports of the second half, in a worker."""
     shorten_collection(len(sys.modules))
     writer = TargetWriter(spec, secrets.password, partition)

@@ -96,7 +96,9 @@ def let_end(context: SparkContext) -> None:
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 
 
-def own_places(environ: Mapping[str, str], known: Collection[str], settings: Mapping[str, str]) -> dict[str, str]:
+def own_places(
+    environ: Mapping[str, str], known: Collection[str], settings: Mapping[str, str]
+) -> dict[str, str]:
     """Create a folder of this process and return the settings for a JVM's files in it.
 
     `known`: settings that the operator gives; those of the environment take precedence, see
@@ -187,7 +189,9 @@ and Java objects.
 Spark creates a new secret at each start, which never leaves the JVM's memory. Executors would have
 to be given it.
 """
-_SERIOUS = re.compile(r"\b(ERROR|FATAL|OutOfMemoryError|[A-Za-z.]+Exception)\b(?!\"\.)|has not accepted any resources")
+_SERIOUS = re.compile(
+    r"\b(ERROR|FATAL|OutOfMemoryError|[A-Za-z.]+Exception)\b(?!\"\.)|has not accepted any resources"
+)
 """Spark also prints the level of its own log: ``"ERROR".`` If no executor comes, it only warns, and
 waits.
 """
@@ -216,7 +220,9 @@ def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
         if not running and gateway_gone():
             _forget_jvm()
         if not java_program(os.environ):
-            raise ConfigError("Spark needs Java 17 or newer: install it, or set JAVA_HOME to its folder") from fault
+            raise ConfigError(
+                "Spark needs Java 17 or newer: install it, or set JAVA_HOME to its folder"
+            ) from fault
         why = fault.java_exception.toString() if isinstance(fault, Py4JJavaError) else str(fault)
         raise SparkUnavailable(f"Spark could not be started: {' '.join(why.split())}") from fault
 
@@ -279,7 +285,9 @@ def _settings(wish: str) -> dict[str, str]:
         jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark has no such call
         with suppress(Py4JError, TypeError):  # this is not part of Spark's documented interface
             for folder in noted():
-                jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
+                jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
+                    jvm.java.io.File(str(folder))
+                )
     # With a JVM there, this holds all that it was given, by us or by others: none of that is set
     # again.
     configured = SparkConf()
@@ -302,7 +310,9 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
     reading, writing = os.pipe()
     # Without a reader the JVM would stop as soon as the pipe is full. It reads from the start: what
     # ends a JVM at once is said there alone.
-    threading.Thread(target=_log_output, args=(os.fdopen(reading, "rb"),), name="spark-output", daemon=True).start()
+    threading.Thread(
+        target=_log_output, args=(os.fdopen(reading, "rb"),), name="spark-output", daemon=True
+    ).start()
     try:
         gateway = launch_gateway(conf, popen_kwargs={"stderr": writing, "umask": _PRIVATE})  # type: ignore[no-untyped-call] # has no types
     finally:
@@ -330,7 +340,9 @@ def _for_this_machine(known: frozenset[str]) -> dict[str, str]:
     # Workers are processes of their own, and find this package where the driver found it.
     ours = _LOCAL | {"spark.executorEnv.PYTHONPATH": str(here.parents[2])}
     if not known and "SPARK_CONF_DIR" not in os.environ:  # otherwise the operator's folder is read
-        log = shlex.quote(f"-Dlog4j2.configurationFile={here.parent / 'conf' / 'log4j2.properties'}")
+        log = shlex.quote(
+            f"-Dlog4j2.configurationFile={here.parent / 'conf' / 'log4j2.properties'}"
+        )
         ours["spark.driver.extraJavaOptions"] += f" {log}"
     folder = own_folder()
     # The path of a socket may not be longer; then Spark chooses a place of its own.
@@ -351,7 +363,11 @@ def settings_in_defaults(environ: Mapping[str, str]) -> frozenset[str]:
     if not folder:
         return frozenset()
     with suppress(OSError):
-        lines = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (
+            Path(folder, "spark-defaults.conf")
+            .read_text(encoding="utf-8", errors="replace")
+            .splitlines()
+        )
         # Spark takes white space, an equals sign or a colon between name and value.
         return frozenset(re.split(r"[\s=:]", line.strip(), maxsplit=1)[0] for line in lines)
     return frozenset()

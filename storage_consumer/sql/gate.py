@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from storage_consumer.errors import NotReplicable, StatementRefused
 from storage_consumer.model import DdlKind, NameAt, TableDefinition, TableName, folded_name
-from storage_consumer.sql.gate_clauses import FOREIGN_DEFINER, Cursor, NotForHere, Refusal, Vocabulary, readings
+from storage_consumer.sql.gate_clauses import (
+    FOREIGN_DEFINER,
+    Cursor,
+    NotForHere,
+    Refusal,
+    Vocabulary,
+    readings,
+)
 from storage_consumer.sql.gate_words import (
     ELEMENT,
     EXPRESSION,
@@ -27,7 +34,9 @@ from storage_consumer.sql.parse import parsed, table_names
 from storage_consumer.sql.statement import Statement
 from storage_consumer.sql.tokens import NAMES, elements
 
-_NO_COLUMN = "PRIMARY|KEY|INDEX|UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID|CONSTRAINT|FOREIGN|CHECK"
+_NO_COLUMN = (
+    "PRIMARY|KEY|INDEX|UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID|CONSTRAINT|FOREIGN|CHECK"
+)
 """First words of a definition that is not a column's."""
 
 
@@ -47,10 +56,14 @@ def _created_table(cursor: Cursor) -> None:
         # how regions are split comes last.
         first, end = last + 1, len(cursor.found)
         last = next((at for at, _ in cursor.statement.find("SPLIT", first, depth=0)), end)
-        begin = next((at for at, _ in cursor.statement.find("PARTITION BY", first, last, depth=0)), last)
+        begin = next(
+            (at for at, _ in cursor.statement.find("PARTITION BY", first, last, depth=0)), last
+        )
         cursor.check(first, begin, Vocabulary(ground=0, words=OPTIONS | {"UNION"}, assigns=False))
         below = PARTITION | EXPRESSION
-        cursor.check(begin, last, Vocabulary(ground=0, words=PARTITION | {"TO"}, inside=below, assigns=False))
+        cursor.check(
+            begin, last, Vocabulary(ground=0, words=PARTITION | {"TO"}, inside=below, assigns=False)
+        )
         cursor.check(last, end, Vocabulary(ground=0, words=SPLITS))
         cursor.at = end
 
@@ -60,7 +73,9 @@ def _elements(cursor: Cursor, first: int, last: int) -> None:
     found, ground = cursor.found, cursor.found[first - 1].depth + 1
     parts = elements(found, first - 1, last)
     # All column names first: a generated column may refer to one that is defined after it.
-    cursor.names.update(folded_name(found[at].name) for at, end in parts if at < last and found[at].kind in NAMES)
+    cursor.names.update(
+        folded_name(found[at].name) for at, end in parts if at < last and found[at].kind in NAMES
+    )
     for start, end in parts:
         _element(cursor, start, end, ground)
 
@@ -114,9 +129,15 @@ _ACTIONS: Mapping[str, tuple[str, Sequence[DdlKind]]] = {
     "DROP [PRIMARY KEY|FOREIGN KEY|INDEX|KEY|CHECK|CONSTRAINT|COLUMN]": ("names", ()),
     "RENAME {COLUMN|INDEX|KEY}|ALTER {INDEX|CHECK|CONSTRAINT}": ("names", ()),
     "TRUNCATE PARTITION": ("names", (DdlKind.TRUNCATE_PARTITION,)),
-    "{COALESCE|FIRST} PARTITION": ("partitions", (DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    "{COALESCE|FIRST} PARTITION": (
+        "partitions",
+        (DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION),
+    ),
     "LAST PARTITION": ("partitions", (DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION)),
-    "{REORGANIZE|MERGE FIRST|SPLIT MAXVALUE} PARTITION": ("partitions", (DdlKind.REORGANIZE_PARTITION,)),
+    "{REORGANIZE|MERGE FIRST|SPLIT MAXVALUE} PARTITION": (
+        "partitions",
+        (DdlKind.REORGANIZE_PARTITION,),
+    ),
     "REMOVE PARTITIONING": ("names", (DdlKind.REMOVE_PARTITIONING,)),
     "PARTITION BY": ("partitions", (DdlKind.ALTER_PARTITIONING,)),
     "PARTITION|CONVERT TO": ("options", ()),
@@ -218,7 +239,16 @@ _SCHEMA_ALTERATIONS = frozenset((DdlKind.ALTER_SCHEMA, 80))
 """That of the charset, and that of soft delete."""
 _TABLES = frozenset((DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES))
 _ASIDE = "any {SEQUENCE|PLACEMENT POLICY|RESOURCE GROUP}"
-_DATABASE_OPTIONS = OPTIONS & {"DEFAULT", "CHARACTER", "SET", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "POLICY"}
+_DATABASE_OPTIONS = OPTIONS & {
+    "DEFAULT",
+    "CHARACTER",
+    "SET",
+    "CHARSET",
+    "COLLATE",
+    "ENCRYPTION",
+    "PLACEMENT",
+    "POLICY",
+}
 """Of a database."""
 
 
@@ -249,7 +279,9 @@ def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> 
         # The first reading is TiDB's, and the file's Type is TiDB's own code.
         if definition.ddl_type not in found[0].codes:
             codes = ", ".join(map(str, sorted(found[0].codes)[:5]))
-            raise Refusal(f"Type {definition.ddl_type} in the file is not the type of the statement ({codes})")
+            raise Refusal(
+                f"Type {definition.ddl_type} in the file is not the type of the statement ({codes})"
+            )
         for judged in found:
             _refuse_other_name(definition, judged)
 
@@ -263,7 +295,9 @@ def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> N
     with _explained(definition, text):
         for reading in readings(text):
             judged = _judged(reading, definition, aside=False)
-            if strange := {*_names(table_names(reading.tokens))} - {*_names(parsed(definition).names)}:
+            if strange := {*_names(table_names(reading.tokens))} - {
+                *_names(parsed(definition).names)
+            }:
                 raise Refusal(f"it would name {min(strange)}, which the stored text does not")
             if judged.codes != RENAMES:
                 _refuse_other_name(definition, judged)
@@ -282,7 +316,9 @@ def refuse_strangers(definition: TableDefinition, databases: Iterable[str]) -> N
     if ddl.rename is None and not ddl.exchanges_partition:
         return
     # The file's own database may be known by nothing but this file.
-    known = {folded_name(database) for database in databases} | {folded_name(definition.name.schema)}
+    known = {folded_name(database) for database in databases} | {
+        folded_name(definition.name.schema)
+    }
     for name in ddl.names:
         # Where a name without a database belongs is for `plan.unqualified_names` to say.
         if name.schema and folded_name(name.schema) not in known:
@@ -305,9 +341,7 @@ def _explained(definition: TableDefinition, text: str) -> Iterator[None]:
         yield
     except Refusal as reason:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-        message = (
-            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, because"
-        )
+        message = f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, because"
         if isinstance(reason, NotForHere):
             raise NotReplicable(f"{message} {reason}. The statement is: {shown}") from None
         raise StatementRefused(
@@ -338,7 +372,9 @@ def _refuse_elsewhere(reading: Statement) -> None:
                 raise Refusal(f"its engine is not InnoDB but {value.text[:60]}")
         # After a dot the word is a name.
         elif found[at - 1].text != ".":
-            raise Refusal(f"its option {word} would keep rows in another place than the server's own tables")
+            raise Refusal(
+                f"its option {word} would keep rows in another place than the server's own tables"
+            )
 
 
 def _judged(reading: Statement, definition: TableDefinition, *, aside: bool) -> Judged:
@@ -363,7 +399,9 @@ def _judged(reading: Statement, definition: TableDefinition, *, aside: bool) -> 
 def _database(cursor: Cursor, schema: str, codes: Iterable[int], *more: str) -> Judged:
     """Check the options of a database; `more`: words that only this kind of statement has."""
     words = _DATABASE_OPTIONS | SOFT_DELETE | frozenset(more)
-    cursor.check(cursor.at, len(cursor.found), Vocabulary(ground=0, words=words, inside=frozenset()))
+    cursor.check(
+        cursor.at, len(cursor.found), Vocabulary(ground=0, words=words, inside=frozenset())
+    )
     cursor.at = len(cursor.found)
     return Judged(frozenset(codes), TableName(schema=schema, table=""))
 
@@ -443,7 +481,9 @@ def _create(cursor: Cursor) -> Judged:
         cursor.check(*cursor.group(), Vocabulary(ground=1, words=frozenset()))
     cursor.need("AS")
     # Noted before the check, which takes any other quoted name before a parenthesis for a function.
-    cursor.listed |= {at for at in range(cursor.at, len(cursor.found)) if _is_common_table(cursor, at)}
+    cursor.listed |= {
+        at for at in range(cursor.at, len(cursor.found)) if _is_common_table(cursor, at)
+    }
     # No token is at depth -1, so each is judged as what is inside a clause.
     words = Vocabulary(ground=-1, words=SELECT, inside=SELECT, functions=VIEW_FUNCTIONS)
     cursor.check(cursor.at, len(cursor.found), words)
@@ -454,9 +494,15 @@ def _create(cursor: Cursor) -> Judged:
 def _is_common_table(cursor: Cursor, at: int) -> bool:
     """Return whether a name with columns is a common table's; else it is a function's."""
     found, end = cursor.found, cursor.ends.get(at + 1, -1)
-    if found[at].kind != "quoted" or end < 0 or found[at - 1].upper not in ("WITH", "RECURSIVE", ","):
+    if (
+        found[at].kind != "quoted"
+        or end < 0
+        or found[at - 1].upper not in ("WITH", "RECURSIVE", ",")
+    ):
         return False
-    are_names = all(found[place].kind == "quoted" or found[place].text == "," for place in range(at + 2, end))
+    are_names = all(
+        found[place].kind == "quoted" or found[place].text == "," for place in range(at + 2, end)
+    )
     return are_names and cursor.statement.begins(end + 1, "AS (") > 0
 
 
@@ -484,7 +530,9 @@ _KINDS: Mapping[str, Callable[[Cursor], Judged]] = {
     ),
     # Without a name it is about the session's database, and begins with an option.
     "ALTER {DATABASE|SCHEMA}": lambda cursor: _database(
-        cursor, "" if cursor.sees("CHARACTER|CHARSET|COLLATE|DEFAULT") else cursor.part(), _SCHEMA_ALTERATIONS
+        cursor,
+        "" if cursor.sees("CHARACTER|CHARSET|COLLATE|DEFAULT") else cursor.part(),
+        _SCHEMA_ALTERATIONS,
     ),
     "CREATE TABLE [IF [NOT] EXISTS]": _create_table,
     "CREATE GLOBAL": _create_temporary,

@@ -11,14 +11,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.model import TableName, folded_name
-from storage_consumer.sql.gate_words import BEFORE_NAMES, EXPRESSION, FUNCTIONS, NEVER_NAMES, VALUE_WORDS
+from storage_consumer.sql.gate_words import (
+    BEFORE_NAMES,
+    EXPRESSION,
+    FUNCTIONS,
+    NEVER_NAMES,
+    VALUE_WORDS,
+)
 from storage_consumer.sql.statement import Statement, statement_of
 from storage_consumer.sql.tokens import NAMES, Token, parentheses, pieces
 
 _FEATURES = frozenset(
     (
-        *("auto_rand", "auto_id_cache", "auto_rand_base", "clustered_index", "force_inc", "placement", "ttl"),
-        *("resource_group", "global_index", "pre_split", "auto_presplit", "affinity", "region_split"),
+        *(
+            "auto_rand",
+            "auto_id_cache",
+            "auto_rand_base",
+            "clustered_index",
+            "force_inc",
+            "placement",
+            "ttl",
+        ),
+        *(
+            "resource_group",
+            "global_index",
+            "pre_split",
+            "auto_presplit",
+            "affinity",
+            "region_split",
+        ),
         *("active_active", "softdelete"),
     )
 )
@@ -26,7 +47,19 @@ _FEATURES = frozenset(
 """
 _BEFORE_TABLES = frozenset(
     (
-        *("TABLE", "VIEW", "DATABASE", "SCHEMA", "TO", "AS", "LIKE", "REFERENCES", "RENAME", "EXCHANGE", "ON"),
+        *(
+            "TABLE",
+            "VIEW",
+            "DATABASE",
+            "SCHEMA",
+            "TO",
+            "AS",
+            "LIKE",
+            "REFERENCES",
+            "RENAME",
+            "EXCHANGE",
+            "ON",
+        ),
         *("FROM", "JOIN", "STRAIGHT_JOIN", "INTO", "SELECT", "WITH", "."),
     )
 )
@@ -71,11 +104,15 @@ def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) ->
     if all(token.upper in _EXISTENCE for token in opened if token.start not in outside):
         return
     words = [token.upper for token in plain[:2]]
-    if words[:1] not in (["CREATE"], ["ALTER"]) or (words[0] == "CREATE" and words[-1] in _OF_VIEWS):
+    if words[:1] not in (["CREATE"], ["ALTER"]) or (
+        words[0] == "CREATE" and words[-1] in _OF_VIEWS
+    ):
         raise Refusal("it has a TiDB comment, and TiDB writes none in statements of this kind")
     for at, token in enumerate(opened):
         # The digits of a number are none, on either side of its point.
-        if token.start in outside or any(_is_decimal(opened, place) for place in (at - 1, at, at + 1)):
+        if token.start in outside or any(
+            _is_decimal(opened, place) for place in (at - 1, at, at + 1)
+        ):
             continue
         around = [one.upper for one in (*opened[at - 1 : at], token, *opened[at + 1 : at + 2])]
         # Near the head, after a word that precedes names, or before a dot, a token may be part of a
@@ -87,12 +124,18 @@ def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) ->
 
 def _is_decimal(found: Sequence[Token], at: int) -> bool:
     """Return whether a point lies between the digits of a number there."""
-    sides = (*found[at - 1 : at], *found[at + 1 : at + 2]) if 0 < at < len(found) - 1 and found[at].text == "." else ()
+    sides = (
+        (*found[at - 1 : at], *found[at + 1 : at + 2])
+        if 0 < at < len(found) - 1 and found[at].text == "."
+        else ()
+    )
     return bool(sides) and all(side.text.isascii() and side.text.isdigit() for side in sides)
 
 
 _OF_TIDB = re.compile(r"/\*T!(?:\[(?P<features>[a-z0-9_,]*)\])?(?P<content>.*)\*/", re.DOTALL)
-_OF_RESTORER = re.compile(r"/\* (?:TableOption|AlterTable)[A-Za-z]{1,40} is not supported \*/", re.ASCII)
+_OF_RESTORER = re.compile(
+    r"/\* (?:TableOption|AlterTable)[A-Za-z]{1,40} is not supported \*/", re.ASCII
+)
 """What TiDB writes after an option that it accepts without effect; a plain comment for every
 server.
 """
@@ -188,7 +231,9 @@ def _unexpected(found: Sequence[Token], at: int) -> Refusal:
 
 
 _NUMBER = re.compile(r"\d+(?:[eE]\d*)?|0[xX][0-9a-fA-F]+|0[bB][01]+", re.ASCII)
-_BEFORE_EXPRESSIONS = frozenset(("AS", "DEFAULT", "CHECK", "WHERE", "UPDATE", "HASH", "RANGE", "LIST"))
+_BEFORE_EXPRESSIONS = frozenset(
+    ("AS", "DEFAULT", "CHECK", "WHERE", "UPDATE", "HASH", "RANGE", "LIST")
+)
 """Words after which a parenthesis holds an expression, not a list of columns."""
 _BEFORE_STRINGS = frozenset(("X", "B", "N", "DATE", "TIME", "TIMESTAMP"))
 
@@ -317,8 +362,14 @@ class Cursor:
         for at in range(first, last):
             token = self.found[at]
             # MariaDB reads `name = value` as an option of some engine.
-            if token.kind in ("quoted", "string") and not vocabulary.assigns and token.depth == vocabulary.ground:
-                fits = not self._precedes(at, "=") and not (token.kind == "quoted" and self._precedes(at, "("))
+            if (
+                token.kind in ("quoted", "string")
+                and not vocabulary.assigns
+                and token.depth == vocabulary.ground
+            ):
+                fits = not self._precedes(at, "=") and not (
+                    token.kind == "quoted" and self._precedes(at, "(")
+                )
             # A quoted name before a parenthesis would call a stored function, unless a list belongs
             # there.
             elif token.kind == "quoted":
@@ -341,12 +392,16 @@ class Cursor:
         if depth == ground:
             # After a dot a name with a parenthesis is a function of some database, except for
             # REFERENCES database.table (…).
-            return self.found[at - 1].text != "." or self.found[max(at - 3, 0)].upper == "REFERENCES"
+            return (
+                self.found[at - 1].text != "." or self.found[max(at - 3, 0)].upper == "REFERENCES"
+            )
         # What comes before the parenthesis that the name is in tells a list of columns from an
         # expression.
         before = self.found[self._openings[at] - 1].upper if self._openings[at] > 0 else ""
         length = self.found[at + 2 : at + 4]
-        is_length = [t.text for t in length[1:]] == [")"] and bool(_NUMBER.fullmatch(length[0].text))
+        is_length = [t.text for t in length[1:]] == [")"] and bool(
+            _NUMBER.fullmatch(length[0].text)
+        )
         return depth == ground + 1 and is_length and before not in _BEFORE_EXPRESSIONS
 
     def _fits(self, at: int, vocabulary: Vocabulary) -> bool:
@@ -356,7 +411,9 @@ class Cursor:
         on_ground = token.depth == vocabulary.ground
         # To the tokenizer a number is a word, and so is what belongs to the string after it.
         follows = self.found[at + 1 : at + 2]
-        belongs = follows and follows[0].kind == "string" and (word[0] == "_" or word in _BEFORE_STRINGS)
+        belongs = (
+            follows and follows[0].kind == "string" and (word[0] == "_" or word in _BEFORE_STRINGS)
+        )
         if _NUMBER.fullmatch(token.text) or belongs:
             return True
         if before == "." and called:
@@ -365,17 +422,27 @@ class Cursor:
         # UPDATE and DELETE appear only in ON UPDATE and ON DELETE, and in UPDATE INDEXES.
         if word in ("UPDATE", "DELETE") and before != "ON" and not self._precedes(at, "INDEXES"):
             return False
-        if word in (vocabulary.words if on_ground else vocabulary.inside) or (called and word in vocabulary.functions):
+        if word in (vocabulary.words if on_ground else vocabulary.inside) or (
+            called and word in vocabulary.functions
+        ):
             return True
-        if word in NEVER_NAMES or (called and not (vocabulary.lists and self._has_list(at, vocabulary.ground))):
+        if word in NEVER_NAMES or (
+            called and not (vocabulary.lists and self._has_list(at, vocabulary.ground))
+        ):
             return False
         # A name without quotes: behind a dot, of a column that is known, or where nothing but a
         # name can be.
-        if before == "." or folded_name(token.text) in self.names or (on_ground and before in BEFORE_NAMES):
+        if (
+            before == "."
+            or folded_name(token.text) in self.names
+            or (on_ground and before in BEFORE_NAMES)
+        ):
             return True
         # The value of CHARSET, COLLATE, USING or an option whose value is any word.
         back = at - 1 - (self.found[at - 1].text == "=") if at else -1
-        words = [each.upper for each in self.found[max(back - 1, 0) : back + 1]] if back >= 0 else []
+        words = (
+            [each.upper for each in self.found[max(back - 1, 0) : back + 1]] if back >= 0 else []
+        )
         return words[-1:] != [] and (words[-1] in VALUE_WORDS or words[-2:] == ["CHARACTER", "SET"])
 
     def _precedes(self, at: int, word: str) -> bool:

@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
 
-from storage_consumer.model import NameAt, ParsedDdl, Rename, TableDefinition, TableName, folded_name
+from storage_consumer.model import (
+    NameAt,
+    ParsedDdl,
+    Rename,
+    TableDefinition,
+    TableName,
+    folded_name,
+)
 from storage_consumer.sql.tokens import (
     NAMES,
     Token,
@@ -27,7 +34,19 @@ from storage_consumer.sql.tokens import (
 )
 
 _ENDS = frozenset(
-    ("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "LOCK", "INTO")
+    (
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "LIMIT",
+        "WINDOW",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "LOCK",
+        "INTO",
+    )
 )
 """Words after which no table follows at the same depth until the next SELECT."""
 _JOINS = frozenset(("JOIN", "STRAIGHT_JOIN"))
@@ -35,7 +54,20 @@ _NO_ALIAS = frozenset(
     (
         *_ENDS,
         *_JOINS,
-        *("INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "ON", "USING", "FOR", "WITH", "AS"),
+        *(
+            "INNER",
+            "LEFT",
+            "RIGHT",
+            "FULL",
+            "OUTER",
+            "CROSS",
+            "NATURAL",
+            "ON",
+            "USING",
+            "FOR",
+            "WITH",
+            "AS",
+        ),
         *("USE", "FORCE", "IGNORE", "PARTITION", "TABLESAMPLE", "PROCEDURE"),
     )
 )
@@ -77,11 +109,15 @@ def sources(found: Sequence[Token], start: int) -> Iterator[Source]:
     for index in range(start, len(found)):
         if found[index].upper == "WITH" and not _is_behind_dot(found, index):
             # A WITH holds up to the end of the parenthesis that it is in.
-            for name, low, high in _common_tables(found, index, ends.get(around[index], len(found)), ends):
+            for name, low, high in _common_tables(
+                found, index, ends.get(around[index], len(found)), ends
+            ):
                 scopes[name].append((low, high))
     hidden = {name: sorted(each) for name, each in scopes.items()}
     # The furthest end of all earlier scopes decides: nested scopes need no search of their own.
-    highs = {name: list(accumulate((high for _, high in each), max)) for name, each in hidden.items()}
+    highs = {
+        name: list(accumulate((high for _, high in each), max)) for name, each in hidden.items()
+    }
     for source in _named_sources(found, start, ends):
         name = folded_name(found[source.at].name)
         place = bisect_right(hidden.get(name, ()), source.at, key=itemgetter(0)) - 1
@@ -115,7 +151,9 @@ def _named_sources(found: Sequence[Token], start: int, ends: Ends) -> Iterator[S
         elif clause.place == "from" and token.upper in ("USE", "FORCE", "IGNORE"):
             # In the longest form, USE INDEX FOR ORDER BY, the list is the fifth token after the
             # first word.
-            opening = next((i for i in range(at + 1, min(at + 6, len(found))) if found[i].text == "("), -1)
+            opening = next(
+                (i for i in range(at + 1, min(at + 6, len(found))) if found[i].text == "("), -1
+            )
             at = max(at + 1, ends.get(opening, -1) + 1)
             continue
         else:
@@ -150,7 +188,9 @@ def _source(found: Sequence[Token], at: int, ends: Ends) -> Source | None:
     end = at + length
     follows = found[end] if end < len(found) else None
     # A parenthesis makes it a function, such as JSON_TABLE.
-    if (length == 1 and found[at].upper in _NO_SOURCE) or (follows is not None and follows.text == "("):
+    if (length == 1 and found[at].upper in _NO_SOURCE) or (
+        follows is not None and follows.text == "("
+    ):
         return None
     # In t PARTITION (p0, p1) AS x the alias follows the list.
     if follows is not None and follows.upper == "PARTITION" and end + 1 < len(found):
@@ -162,7 +202,9 @@ def _source(found: Sequence[Token], at: int, ends: Ends) -> Source | None:
     return Source(at, length, end, aliased)
 
 
-def _common_tables(found: Sequence[Token], index: int, until: int, ends: Ends) -> Iterator[tuple[str, int, int]]:
+def _common_tables(
+    found: Sequence[Token], index: int, until: int, ends: Ends
+) -> Iterator[tuple[str, int, int]]:
     """Yield a WITH's common tables, folded, and index ranges (last exclusive) of their scope.
 
     They hide a table there, up to `until`.
@@ -194,7 +236,21 @@ _HIDDEN = "_v$_"
 """Prefix of the columns of expression indexes."""
 _BEFORE_OPERANDS = frozenset(
     (
-        *("SELECT", "DISTINCT", "ALL", "BY", "AND", "OR", "XOR", "NOT", "DIV", "MOD", "LIKE", "REGEXP", "BETWEEN"),
+        *(
+            "SELECT",
+            "DISTINCT",
+            "ALL",
+            "BY",
+            "AND",
+            "OR",
+            "XOR",
+            "NOT",
+            "DIV",
+            "MOD",
+            "LIKE",
+            "REGEXP",
+            "BETWEEN",
+        ),
         *("CASE", "WHEN", "THEN", "ELSE", "INTERVAL", "BINARY", *"(,+-*/%=<>!|&^~"),
     )
 )
@@ -202,7 +258,16 @@ _BEFORE_OPERANDS = frozenset(
 
 _BEFORE_LIST = frozenset(
     (
-        *("SELECT", "DISTINCT", "DISTINCTROW", "ALL", "HIGH_PRIORITY", "STRAIGHT_JOIN", "SQL_CACHE", "SQL_NO_CACHE"),
+        *(
+            "SELECT",
+            "DISTINCT",
+            "DISTINCTROW",
+            "ALL",
+            "HIGH_PRIORITY",
+            "STRAIGHT_JOIN",
+            "SQL_CACHE",
+            "SQL_NO_CACHE",
+        ),
         *("SQL_SMALL_RESULT", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "SQL_CALC_FOUND_ROWS"),
     )
 )
@@ -231,7 +296,9 @@ def cannot_read(query: str, name: NameAt, columns: Sequence[str], result: Sequen
     visible = _visible_name(found, source)
     if sum(_visible_name(found, each) == visible for each in read) > 1:
         return False
-    is_alone = len(read) == 1 and sum(token.upper in ("SELECT", "TABLE") for token in found[body:]) == 1
+    is_alone = (
+        len(read) == 1 and sum(token.upper in ("SELECT", "TABLE") for token in found[body:]) == 1
+    )
     end = find_words(found, "FROM", depth=found[body].depth, start=body)
     wanted = set(_columns_read(found, body, visible, end if is_alone else -1))
     there = {folded for each in columns if not (folded := folded_name(each)).startswith(_HIDDEN)}
@@ -249,8 +316,12 @@ def reads_all_columns(query: str) -> bool:
     found = tokens(query)
     body = _view_body(found)
     return found[body].upper == "TABLE" or any(
-        token.text == "*" and (before.upper in _BEFORE_LIST or before.text in (",", ".")) and after in _AFTER_ITEM
-        for before, token, after in zip(found, found[1:], [*(t.upper for t in found[2:]), ""], strict=False)
+        token.text == "*"
+        and (before.upper in _BEFORE_LIST or before.text in (",", "."))
+        and after in _AFTER_ITEM
+        for before, token, after in zip(
+            found, found[1:], [*(t.upper for t in found[2:]), ""], strict=False
+        )
     )
 
 
@@ -269,11 +340,20 @@ def _columns_read(found: Sequence[Token], body: int, visible: str, end: int) -> 
     for at in range(body + 1, len(found) - 2):
         before, table, dot, column = (token.text for token in found[at - 1 : at + 3])
         is_last = found[at + 3].text != "." if at + 3 < len(found) else True
-        if before != "." and dot == "." and is_last and folded_name(found[at].name) == visible and table != "*":
+        if (
+            before != "."
+            and dot == "."
+            and is_last
+            and folded_name(found[at].name) == visible
+            and table != "*"
+        ):
             yield "*" if column == "*" else folded_name(found[at + 2].name)
     listed = found[body + 1 : end] if end > 0 else ()
     for at, token in enumerate(listed):
-        word, after = listed[at - 1].upper if at else ",", listed[at + 1].text if at + 1 < len(listed) else ","
+        word, after = (
+            listed[at - 1].upper if at else ",",
+            listed[at + 1].text if at + 1 < len(listed) else ",",
+        )
         if token.text == "*" and after == "," and (not at or listed[at - 1].text == ","):
             yield "*"
         if token.kind == "quoted" and word in _BEFORE_OPERANDS and after not in (".", "("):
@@ -333,10 +413,19 @@ def table_names(found: Sequence[Token]) -> list[NameAt]:
     # Three parts are a column with its table and database: a table in FROM has at most two.
     for at in range(body, len(found) - 4):
         one, dot, two, point, column = found[at : at + 5]
-        are_names = one.kind in NAMES and two.kind in NAMES and (column.kind in NAMES or column.text == "*")
+        are_names = (
+            one.kind in NAMES and two.kind in NAMES and (column.kind in NAMES or column.text == "*")
+        )
         if are_names and dot.text == point.text == "." and at not in taken:
             selected.append(
-                NameAt(schema=one.name, table=two.name, start=one.start, end=two.end, reads=True, qualifies=True)
+                NameAt(
+                    schema=one.name,
+                    table=two.name,
+                    start=one.start,
+                    end=two.end,
+                    reads=True,
+                    qualifies=True,
+                )
             )
     return [*named, *sorted(selected, key=lambda name: name.start)]
 
@@ -352,7 +441,12 @@ def _tables(found: Sequence[Token], first: str) -> Iterator[NameAt]:
             continue
         opens, new = _opens(found, at, first)
         at = _skip(found, at + 1) if opens else at + 1
-        if not opens or at >= len(found) or found[at].kind not in NAMES or found[at].upper in ("SELECT", "PARTITION"):
+        if (
+            not opens
+            or at >= len(found)
+            or found[at].kind not in NAMES
+            or found[at].upper in ("SELECT", "PARTITION")
+        ):
             continue
         one, two = found[at], None
         if at + 2 < len(found) and found[at + 1].text == "." and found[at + 2].kind in NAMES:
@@ -440,7 +534,9 @@ def parse_ddl(query: str, own: TableName) -> ParsedDdl:
             # Every word may be a table's name here. One too many costs a little waiting; one too
             # few would let rows overtake a statement.
             TableName(schema=schema or own.schema, table=table)
-            for schema, table, _ in (names(found) if exchanges or drops or words & _NAMING_OTHERS else ())
+            for schema, table, _ in (
+                names(found) if exchanges or drops or words & _NAMING_OTHERS else ()
+            )
         ),
         exchanges_partition=exchanges,
         has_references="REFERENCES" in words,
@@ -454,7 +550,11 @@ def _rename(found: Sequence[Token], own: TableName) -> Rename | None:
     # itself.
     while 0 <= at < len(found) - 1 and found[at + 1].upper in ("COLUMN", "INDEX", "KEY"):
         at = find_words(found, "RENAME", depth=0, start=at + 1)
-    if at < 0 or not has_words(found[:2], found[0].upper, "TABLE") or found[0].upper not in ("RENAME", "ALTER"):
+    if (
+        at < 0
+        or not has_words(found[:2], found[0].upper, "TABLE")
+        or found[0].upper not in ("RENAME", "ALTER")
+    ):
         return None
     # ALTER TABLE a RENAME b has its old name before the word, RENAME TABLE a TO b has both names
     # after it.
@@ -472,7 +572,10 @@ def _rename(found: Sequence[Token], own: TableName) -> Rename | None:
 
 def _named(found: Sequence[Token]) -> list[tuple[str, str]]:
     """Return (schema, table) of each name in a statement that renames a table."""
-    return [(schema, table) for schema, table, _ in names([token for token in found if token.upper not in _NOISE])]
+    return [
+        (schema, table)
+        for schema, table, _ in names([token for token in found if token.upper not in _NOISE])
+    ]
 
 
 Existing = Mapping[TableName, TableName]
@@ -487,18 +590,28 @@ def looked_up(definition: TableDefinition) -> set[TableName]:
     wanted = {own, replace(own, table="")}
     for name in parsed(definition).names:
         schema = folded_name(name.schema) or own.schema
-        wanted |= {TableName(schema=schema, table=folded_name(name.table)), TableName(schema=schema, table="")}
+        wanted |= {
+            TableName(schema=schema, table=folded_name(name.table)),
+            TableName(schema=schema, table=""),
+        }
     return wanted
 
 
-def with_homes(definition: TableDefinition, existing: Existing, homes: Mapping[NameAt, TableName]) -> TableDefinition:
+def with_homes(
+    definition: TableDefinition, existing: Existing, homes: Mapping[NameAt, TableName]
+) -> TableDefinition:
     """Return the definition with open names qualified by `homes`, the tables they mean.
 
     Others stay as they are.
     """
     real = {name: existing.get(home.folded(), home) for name, home in homes.items()}
-    edits = [(name.start, name.end, f"{quote(home.schema)}.{quote(home.table)}") for name, home in real.items()]
-    return replace(definition, query=replace_spans(definition.query, edits)) if edits else definition
+    edits = [
+        (name.start, name.end, f"{quote(home.schema)}.{quote(home.table)}")
+        for name, home in real.items()
+    ]
+    return (
+        replace(definition, query=replace_spans(definition.query, edits)) if edits else definition
+    )
 
 
 def with_real_names(definition: TableDefinition, existing: Existing) -> TableDefinition:
@@ -514,7 +627,10 @@ def with_real_names(definition: TableDefinition, existing: Existing) -> TableDef
     # A new table is spelled as the source spells it, even if one that differs in case is there
     # until the statement runs.
     creates = any(name.new and folded_name(name.table) == folded_name(own.table) for name in named)
-    name = TableName(schema=schema, table=real.table if real is not None and own.table and not creates else own.table)
+    name = TableName(
+        schema=schema,
+        table=real.table if real is not None and own.table and not creates else own.table,
+    )
     if name == own and not edits:
         return definition
     return replace(definition, name=name, query=replace_spans(definition.query, edits))
@@ -533,7 +649,11 @@ def _respelled(name: NameAt, own: TableName, existing: Existing) -> str:
     # It stays without a database: only the spelling of the table may be another.
     if not name.schema:
         real = existing.get(TableName(schema=own.schema, table=name.table).folded(), own)
-        return quote(real.table) if not name.new and real is not own and real.table != name.table else ""
+        return (
+            quote(real.table)
+            if not name.new and real is not own and real.table != name.table
+            else ""
+        )
     schema = _real_schema(name.schema, existing)
     there = existing.get(TableName(schema=name.schema, table=name.table).folded())
     table = name.table if name.new or there is None else there.table

@@ -31,7 +31,19 @@ _TYPE = "any [( )] {UNSIGNED|SIGNED|ZEROFILL|BINARY|PRECISION|CHARACTER SET any|
 _COLUMN_VERBS = {"ADD": 0, "MODIFY": 0, "CHANGE": 1, "ALTER": 0}
 """Verb of an action on a column → how many tokens after the column's former name its new one is."""
 _NO_COLUMNS = frozenset(
-    (*INDEX_WORDS, *("UNIQUE", "PRIMARY", "FULLTEXT", "SPATIAL", "CONSTRAINT", "CHECK", "FOREIGN", "PARTITION"))
+    (
+        *INDEX_WORDS,
+        *(
+            "UNIQUE",
+            "PRIMARY",
+            "FULLTEXT",
+            "SPATIAL",
+            "CONSTRAINT",
+            "CHECK",
+            "FOREIGN",
+            "PARTITION",
+        ),
+    )
 )
 """Bare words that begin the definition of something other than a column."""
 _BEFORE_NAMES = frozenset(
@@ -62,7 +74,9 @@ _SHAPES = {
 @lru_cache(maxsize=256)
 def _compiled(grammar: str) -> re.Pattern[str]:
     signs = _LEXEME.findall(grammar)
-    return re.compile(rf"(?<!\S)(?:{''.join(_SHAPES.get(sign) or re.escape(sign) + ' ' for sign in signs)})")
+    return re.compile(
+        rf"(?<!\S)(?:{''.join(_SHAPES.get(sign) or re.escape(sign) + ' ' for sign in signs)})"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +126,11 @@ class Column:
     def defaults(self) -> list[int]:
         """Return the indexes of the values after DEFAULT."""
         found, depth = self.tokens, self.tokens[0].depth
-        return [at for at in range(3, len(found)) if found[at - 1].upper == "DEFAULT" and found[at - 1].depth == depth]
+        return [
+            at
+            for at in range(3, len(found))
+            if found[at - 1].upper == "DEFAULT" and found[at - 1].depth == depth
+        ]
 
 
 @dataclass(frozen=True)
@@ -149,7 +167,9 @@ class Statement:
             return [(0, len(found))]
         first = 5 if has_words(found[3:4], ".") else 3
         # Only commas outside all parentheses separate actions.
-        commas = [at for at in range(first, len(found)) if found[at].text == "," and not found[at].depth]
+        commas = [
+            at for at in range(first, len(found)) if found[at].text == "," and not found[at].depth
+        ]
         return list(zip([first, *(at + 1 for at in commas)], [*commas, len(found)], strict=True))
 
     @property
@@ -169,9 +189,15 @@ class Statement:
                 columns.append(Column("", part[0].name, part[0].name, first, part))
             elif verb in _COLUMN_VERBS and has_words(part[listed : listed + 1], "("):
                 inside = elements(part, listed, closing(part, listed))
-                columns += (Column(verb, part[a].name, part[a].name, first + a, part[a:b]) for a, b in inside if a < b)
+                columns += (
+                    Column(verb, part[a].name, part[a].name, first + a, part[a:b])
+                    for a, b in inside
+                    if a < b
+                )
             elif 0 < named <= new < len(part):
-                columns.append(Column(verb, part[named].name, part[new].name, first + new, part[new:]))
+                columns.append(
+                    Column(verb, part[named].name, part[new].name, first + new, part[new:])
+                )
         return columns
 
     @cached_property
@@ -179,7 +205,9 @@ class Statement:
         """The folded former name of each column, by its folded new one, that it renames."""
         pairs = [(each.former, each.name) for each in self.columns if each.verb == "CHANGE"]
         places = self.find("RENAME COLUMN name [TO] name", depth=0)
-        pairs += [(self.tokens[first + 2].name, self.tokens[last - 1].name) for first, last in places]
+        pairs += [
+            (self.tokens[first + 2].name, self.tokens[last - 1].name) for first, last in places
+        ]
         folded = [(folded_name(old), folded_name(new)) for old, new in pairs]
         return {new: old for old, new in folded if old != new}
 
@@ -200,7 +228,9 @@ class Statement:
             end = offsets[bisect_left(places, len(self.tokens) if last is None else last)]
             for match in _compiled(grammar).finditer(shape, start, end):
                 a, b = match.span("marked" if match.lastgroup else 0)
-                found.append((places[bisect_left(offsets, a)], places[bisect_left(offsets, b) - 1] + 1))
+                found.append(
+                    (places[bisect_left(offsets, a)], places[bisect_left(offsets, b) - 1] + 1)
+                )
         return sorted(found)
 
     def begins(self, at: int, grammar: str, last: int | None = None) -> int:
@@ -232,7 +262,11 @@ class Statement:
             words[token.depth].append(token.upper or ("`" if token.kind == "quoted" else "'"))
             places[token.depth].append(at)
         return {
-            depth: (" ".join((*each, "")), list(accumulate([len(word) + 1 for word in each], initial=0)), places[depth])
+            depth: (
+                " ".join((*each, "")),
+                list(accumulate([len(word) + 1 for word in each], initial=0)),
+                places[depth],
+            )
             for depth, each in words.items()
         }
 

@@ -149,7 +149,11 @@ def names(found: Sequence[Token]) -> Iterator[tuple[str, str, int]]:
         token = found[index]
         if token.kind not in NAMES:
             index += 1
-        elif index + 2 < len(found) and found[index + 1].text == "." and found[index + 2].kind in NAMES:
+        elif (
+            index + 2 < len(found)
+            and found[index + 1].text == "."
+            and found[index + 2].kind in NAMES
+        ):
             yield token.name, found[index + 2].name, index
             index += 3
         else:
@@ -162,7 +166,9 @@ def has_words(found: Sequence[Token], *words: str, depth: int | None = None) -> 
     return find_words(found, *words, depth=depth) >= 0
 
 
-def find_words(found: Sequence[Token], *words: str, depth: int | None = None, start: int = 0) -> int:
+def find_words(
+    found: Sequence[Token], *words: str, depth: int | None = None, start: int = 0
+) -> int:
     """Return the first index, from `start` (inclusive), of such a sequence of words, or -1."""
     for index in range(start, len(found) - len(words) + 1):
         if found[index].upper != words[0] or (depth is not None and found[index].depth != depth):
@@ -175,7 +181,11 @@ def find_words(found: Sequence[Token], *words: str, depth: int | None = None, st
 def closing(found: Sequence[Token], opening: int) -> int:
     """Return the index of the parenthesis that closes the one at index `opening`, or -1."""
     for index in range(opening + 1, len(found)):
-        if found[index].text == ")" and found[index].kind == "symbol" and found[index].depth == found[opening].depth:
+        if (
+            found[index].text == ")"
+            and found[index].kind == "symbol"
+            and found[index].depth == found[opening].depth
+        ):
             return index
     return -1
 

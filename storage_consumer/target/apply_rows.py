@@ -97,7 +97,9 @@ _MOST = 8
 """Most columns that are shown of a row without a key."""
 
 
-def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) -> tuple[bytes, Exception] | None:
+def first_refused(
+    run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]
+) -> tuple[bytes, Exception] | None:
     """Return the first row that is refused on its own, and the refusal; None if there is none.
 
     Search by halves: keep a half that is refused, and drop one that is accepted. What the accepted
@@ -120,7 +122,9 @@ def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) 
     return None
 
 
-def write_checked(query: Query, work: TablePlan, rows: Sequence[bytes], statement: Statement) -> int:
+def write_checked(
+    query: Query, work: TablePlan, rows: Sequence[bytes], statement: Statement
+) -> int:
     """Write rows that may hold an ENUM's error value; return the number of matched rows.
 
     Strict mode refuses that value, and every other mode leaves the rest of the row unchecked. So if
@@ -150,7 +154,10 @@ def write_checked(query: Query, work: TablePlan, rows: Sequence[bytes], statemen
 def has_deep_json(work: TablePlan, line: bytes) -> bool:
     """Return whether a value of the row nests its JSON deeper than MariaDB finds valid."""
     fields = zip(decode_line(line), work.written, strict=True)
-    return any(column.type == "JSON" and text is not None and _levels(text) > _LEVELS for text, column in fields)
+    return any(
+        column.type == "JSON" and text is not None and _levels(text) > _LEVELS
+        for text, column in fields
+    )
 
 
 def _levels(document: str) -> int:
@@ -185,8 +192,12 @@ def compare(fenced: FencedConnection, work: TablePlan, lines: Sequence[bytes]) -
     version = str((fenced.row("SELECT VERSION()") or ("",))[0])
 
     def run(some: Sequence[bytes]) -> int:
-        conditions = " OR ".join(f"({_own(work, line)} AND {_equal(work, line, version)})" for line in some)
-        found = fenced.row(f"SELECT COUNT(*) FROM {qualified(work.name)} WHERE {conditions}") or (0,)
+        conditions = " OR ".join(
+            f"({_own(work, line)} AND {_equal(work, line, version)})" for line in some
+        )
+        found = fenced.row(f"SELECT COUNT(*) FROM {qualified(work.name)} WHERE {conditions}") or (
+            0,
+        )
         # A row that is not found by its key has another value in the key.
         if int(found[0]) < len(some):
             raise _OtherValue
@@ -216,7 +227,9 @@ def compare(fenced: FencedConnection, work: TablePlan, lines: Sequence[bytes]) -
 
 def _own(work: TablePlan, line: bytes) -> str:
     """Return the condition that a row is the one of this line."""
-    texts = {folded_name(c.name): text for c, text in zip(work.written, decode_line(line), strict=True)}
+    texts = {
+        folded_name(c.name): text for c, text in zip(work.written, decode_line(line), strict=True)
+    }
     return " AND ".join(
         f"{key_expression(part)} = {key_literal(texts[folded_name(part.column.name)], part, escape)}"
         for part in work.key
@@ -226,7 +239,10 @@ def _own(work: TablePlan, line: bytes) -> str:
 def _equal(work: TablePlan, line: bytes, version: str) -> str:
     """Return the condition that the computed columns of a row hold what the line has."""
     return (
-        " AND ".join(same(text, column, escape, json_equals(version)) for column, text in _carried(work, line))
+        " AND ".join(
+            same(text, column, escape, json_equals(version))
+            for column, text in _carried(work, line)
+        )
         or "TRUE"
     )
 
@@ -234,7 +250,11 @@ def _equal(work: TablePlan, line: bytes, version: str) -> str:
 def _carried(work: TablePlan, line: bytes) -> list[tuple[WireColumn, str | None]]:
     """Return the computed columns of which a row has a value, and that value."""
     fields = zip(work.written, line.split(b"\t"), strict=True)
-    return [(column, decode_field(field)) for column, field in fields if column.is_computed and field != LACKING]
+    return [
+        (column, decode_field(field))
+        for column, field in fields
+        if column.is_computed and field != LACKING
+    ]
 
 
 def _told(value: object) -> str:
@@ -251,7 +271,9 @@ class RowInTheWay:
         """Find the row that is in the way of the one of `line`."""
         self._fenced, self._work, self._line = fenced, work, line
         # Without a key it is found by all that it holds, but JSON, which no variable holds as such.
-        self._columns = [part.column.name for part in work.key] or [c.name for c in work.written if c.type != "JSON"]
+        self._columns = [part.column.name for part in work.key] or [
+            c.name for c in work.written if c.type != "JSON"
+        ]
         self._names = [f"@sc_{place}" for place in range(len(self._columns))]
         pairs = zip(self._names, self._columns, strict=True)
         # As numbers, since texts of several character sets do not mix, and none that a server knows
@@ -263,12 +285,16 @@ class RowInTheWay:
 
         def statement(rows: Sequence[bytes]) -> str:
             # One that was only tried may have found another row.
-            fenced.query(f"SET @sc_same = NULL, {', '.join(f'{name} = NULL' for name in self._names)}")
+            fenced.query(
+                f"SET @sc_same = NULL, {', '.join(f'{name} = NULL' for name in self._names)}"
+            )
             return f"{write_rows('INSERT', narrow, rows, escape)} ON DUPLICATE KEY UPDATE {first} = {look}"
 
         query = partial(write_checked, fenced.query, narrow, lines, statement)
         # MariaDB's CHECKs on JSON must not hide what is in the way.
-        without_checks(fenced.query, query) if fenced.live().has_bulk and has_deep_json(work, line) else query()
+        without_checks(fenced.query, query) if fenced.live().has_bulk and has_deep_json(
+            work, line
+        ) else query()
         (same,) = fenced.row("SELECT @sc_same") or (None,)
         self.is_gone = same is None
         """Whether there is none any more; then the row is written by now."""
@@ -286,7 +312,10 @@ class RowInTheWay:
             newest: VersionPlan = max(work.versions.items())[1]
             keys = [[newest.layout.columns[place].name for place in key] for key in newest.unique]
         same = [
-            " AND ".join(f"CAST({c} AS BINARY) = CAST(VALUES({c}) AS BINARY)" for c in map(quote, key)) for key in keys
+            " AND ".join(
+                f"CAST({c} AS BINARY) = CAST(VALUES({c}) AS BINARY)" for c in map(quote, key)
+            )
+            for key in keys
         ]
         return f"COALESCE({' OR '.join(f'({each})' for each in same)}, 0)" if same else "0"
 
@@ -294,7 +323,8 @@ class RowInTheWay:
     def _found(self) -> str:
         """The condition that a row is the one in the way."""
         return " AND ".join(
-            f"{quote(column)} <=> {name}" for column, name in zip(self._columns, self._names, strict=True)
+            f"{quote(column)} <=> {name}"
+            for column, name in zip(self._columns, self._names, strict=True)
         )
 
     def key_line(self) -> bytes:
@@ -305,12 +335,18 @@ class RowInTheWay:
             else f"CONVERT({quote(part.column.name)}{' + 0' if part.column.kind is WireKind.UNSIGNED else ''} USING utf8mb4)"
             for part in self._work.key
         ]
-        row = self._fenced.row(f"SELECT {', '.join(values)} FROM {qualified(self._work.name)} WHERE {self._found}")
-        return b"\t".join(encode_field(None if value is None else str(value)) for value in row or ())
+        row = self._fenced.row(
+            f"SELECT {', '.join(values)} FROM {qualified(self._work.name)} WHERE {self._found}"
+        )
+        return b"\t".join(
+            encode_field(None if value is None else str(value)) for value in row or ()
+        )
 
     def delete(self) -> int:
         """Delete it."""
-        return self._fenced.query(f"DELETE FROM {qualified(self._work.name)} WHERE {self._found} LIMIT 1")
+        return self._fenced.query(
+            f"DELETE FROM {qualified(self._work.name)} WHERE {self._found} LIMIT 1"
+        )
 
     def error(self, fault: BaseException) -> RowRefused:
         """Return why the row is not written, naming both rows; `fault`: the server's answer."""
@@ -330,7 +366,11 @@ class RowInTheWay:
         shown = [*dict.fromkeys([*self._columns[:_MOST], *(name for name, _ in parts)])]
         listed = ", ".join(map(quote, shown))
         row = self._fenced.row(f"SELECT {listed} FROM {qualified(work.name)} WHERE {self._found}")
-        there = {} if row is None else {name: _shown(value) for name, value in zip(shown, row, strict=True)}
+        there = (
+            {}
+            if row is None
+            else {name: _shown(value) for name, value in zip(shown, row, strict=True)}
+        )
         here = row_text(work, self._line, escape, key_only=False)
         beside = ", ".join(f"{name} = {there.get(name, '?')}" for name in self._columns[:_MOST])
         values = "; ".join(
@@ -347,8 +387,14 @@ class RowInTheWay:
 
     def _way_on(self, index: str, *, has_texts: bool) -> str:
         """Return the next steps."""
-        work, downstream, table = self._work, self._fenced.spec.downstream, qualified(self._work.name)
-        accept, resume = (table_command(verb, work.name, downstream) for verb in ("accept-keys", "resume"))
+        work, downstream, table = (
+            self._work,
+            self._fenced.spec.downstream,
+            qualified(self._work.name),
+        )
+        accept, resume = (
+            table_command(verb, work.name, downstream) for verb in ("accept-keys", "resume")
+        )
         names = ", ".join(f"'{name}'" for name in _TELLS_ALL_APART)
         can = self._fenced.row(
             f"SELECT collation_name FROM information_schema.collations WHERE collation_name IN ({names})"
@@ -412,7 +458,9 @@ class RowStatements:
     def delete(self, work: TablePlan, rows: Sequence[bytes], *, exact: bool = False) -> int:
         """Delete keys that may not exist; return how many rows did. `exact`: see `delete_keys`."""
         return sum(
-            self._write(work, batch, partial(delete_keys, work, escape=escape, exact=exact), key_only=True)
+            self._write(
+                work, batch, partial(delete_keys, work, escape=escape, exact=exact), key_only=True
+            )
             for batch in batches(rows, STATEMENT_ROWS, self._statement_size)
         )
 
@@ -462,7 +510,9 @@ class RowStatements:
         def settle(row: bytes, fault: BaseException) -> None:
             there = RowInTheWay(self.fenced, work, row)
             # One row may go, which is the one that this update changed.
-            if not (there.is_gone or (there.is_same and there.delete() and self._fits(work, [row]))):
+            if not (
+                there.is_gone or (there.is_same and there.delete() and self._fits(work, [row]))
+            ):
                 raise there.error(fault)
 
         self._insert_each(work, rows, settle)
@@ -508,7 +558,9 @@ class RowStatements:
             return False
         return True
 
-    def _settle(self, work: TablePlan, gives_way: GivesWay, row: bytes, fault: BaseException) -> None:
+    def _settle(
+        self, work: TablePlan, gives_way: GivesWay, row: bytes, fault: BaseException
+    ) -> None:
         """Write a row although another one is in its way, or raise `RowRefused`."""
         while not (there := RowInTheWay(self.fenced, work, row)).is_gone:
             if not (there.is_same or gives_way(work, there.key_line())) or not there.delete():
@@ -526,7 +578,9 @@ class RowStatements:
             return False
         key = [_picked(row, places)]
         equal, same = (with_keys(work, key, escape, exact=exact) for exact in (False, True))
-        (others,) = self.fenced.row(f"SELECT (SELECT COUNT(*) {equal}) - (SELECT COUNT(*) {same})") or (0,)
+        (others,) = self.fenced.row(
+            f"SELECT (SELECT COUNT(*) {equal}) - (SELECT COUNT(*) {same})"
+        ) or (0,)
         return bool(others)
 
     def _delete_own(self, work: TablePlan, rows: Sequence[bytes], *, exact: bool) -> None:
@@ -581,7 +635,14 @@ class RowStatements:
                 self.fenced.query("ROLLBACK TO SAVEPOINT before_rows")
             raise
 
-    def _write(self, work: TablePlan, rows: Sequence[bytes], statement: Statement, *, key_only: bool = False) -> int:
+    def _write(
+        self,
+        work: TablePlan,
+        rows: Sequence[bytes],
+        statement: Statement,
+        *,
+        key_only: bool = False,
+    ) -> int:
         """Run one statement for many rows; raise `RowRefused` for the first one refused alone."""
 
         def run(some: Sequence[bytes]) -> int:
@@ -596,7 +657,11 @@ class RowStatements:
                 raise _Taken(f"{work.name}: {described(fault)}") from fault
             if not is_refusal(fault):
                 raise
-            deep = [] if key_only or not is_check(fault) else [has_deep_json(work, row) for row in rows]
+            deep = (
+                []
+                if key_only or not is_check(fault)
+                else [has_deep_json(work, row) for row in rows]
+            )
             if any(deep):
                 return self._write_apart(work, rows, deep, statement)
             self.fenced.query("SAVEPOINT before_search")
@@ -610,7 +675,9 @@ class RowStatements:
                 raise _Taken(f"{work.name}: {described(why)}") from why
         raise self.refusal(work, row, why, key_only=key_only) from why
 
-    def _write_apart(self, work: TablePlan, rows: Sequence[bytes], deep: Sequence[bool], statement: Statement) -> int:
+    def _write_apart(
+        self, work: TablePlan, rows: Sequence[bytes], deep: Sequence[bool], statement: Statement
+    ) -> int:
         """Write rows in order, `deep` ones without MariaDB's CHECKs on JSON: `has_deep_json`."""
         written = 0
         self.fenced.query("SAVEPOINT before_parts")
@@ -623,10 +690,16 @@ class RowStatements:
             raise
         return written
 
-    def refusal(self, work: TablePlan, row: bytes, why: Exception, *, key_only: bool = False) -> RowRefused:
+    def refusal(
+        self, work: TablePlan, row: bytes, why: Exception, *, key_only: bool = False
+    ) -> RowRefused:
         """Return the error with the row's key (`rows` if `row` is empty), reason and remedy."""
         which = f"the row with {row_text(work, row, escape, key_only=key_only)}" if row else "rows"
-        remedy = "" if isinstance(why, StatementTooLarge) else ". Make the target's table fit what the source holds"
+        remedy = (
+            ""
+            if isinstance(why, StatementTooLarge)
+            else ". Make the target's table fit what the source holds"
+        )
         return RowRefused(
             f"{work.name}: the target refused {which}: {described(why)}{remedy}, then start again",
             line=row,
@@ -651,14 +724,18 @@ class RowStatements:
         # way.
         if values is None or _BULK_HEAD + len(types) + len(values) >= self._max_packet:
             return False
-        return self._taken(len(rows), lambda: connection.bulk(bulk_statement(work, verb), types, values))
+        return self._taken(
+            len(rows), lambda: connection.bulk(bulk_statement(work, verb), types, values)
+        )
 
     def _load(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> bool:
         """Write rows by LOAD DATA; return False if forbidden, lossy for a row, or undone."""
         if not self._load_data or self.fenced.live().load_drops_rows():
             return False
         most, connection = self._max_packet // 2, self.fenced.live()
-        return self._taken(len(rows), lambda: connection.load(load_data(work, verb), in_one(rows), most=most))
+        return self._taken(
+            len(rows), lambda: connection.load(load_data(work, verb), in_one(rows), most=most)
+        )
 
     def _taken(self, rows: int, run: Callable[[], tuple[int, int]]) -> bool:
         """Run a statement for `rows` rows that returns (affected rows, warnings); False if undone.

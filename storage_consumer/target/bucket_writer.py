@@ -83,7 +83,9 @@ class QuarantineStatements:
         named = {"of": _text(work.table_key)}
         # Entries of these keys were committed before this transaction, so reading them needs no
         # lock.
-        there = {str(digest) for (digest,) in self._fenced.rows(self._statements.open_entries % named)}
+        there = {
+            str(digest) for (digest,) in self._fenced.rows(self._statements.open_entries % named)
+        }
         if not there:
             return
         gone: set[str] = set()
@@ -91,7 +93,9 @@ class QuarantineStatements:
             is_delete = action in (Action.DELETE, Action.REMOVE)
             gone.update(map(digest_function(work, key_only=is_delete), lines))
         if met := sorted(there & gone):
-            self._fenced.query(self._statements.remove_entries % {**named, "digests": ", ".join(map(_text, met))})
+            self._fenced.query(
+                self._statements.remove_entries % {**named, "digests": ", ".join(map(_text, met))}
+            )
 
     def put(self, work: TablePlan, rule: Quarantine, rows: Sequence[QuarantinedRow]) -> None:
         """Store rows as the last states of their keys; raise `RowRefused` for a too large one."""
@@ -141,7 +145,9 @@ class QuarantineStatements:
 
     def check_limit(self, work: TablePlan, rule: Quarantine, last: str) -> None:
         """Raise `RowRefused`, with the `last` entry's reason, if the table has too many entries."""
-        found = len(self._fenced.rows(self._statements.lock_entries % {"of": _text(work.table_key)}))
+        found = len(
+            self._fenced.rows(self._statements.lock_entries % {"of": _text(work.table_key)})
+        )
         if found > rule.limit:
             raise RowRefused(
                 f"{work.name}: the target refused more than {rule.limit} rows (--quarantine-limit); the last: {last}. Make "
@@ -163,7 +169,10 @@ class QuarantineStatements:
         row = self._fenced.row(f"SELECT {columns} FROM {qualified(work.name)} WHERE {same}")
         if row is None:
             return None
-        shown = [value.hex() if isinstance(value, bytes) else value if value is None else str(value) for value in row]
+        shown = [
+            value.hex() if isinstance(value, bytes) else value if value is None else str(value)
+            for value in row
+        ]
         return json.dumps(dict(zip(image, shown, strict=True)))
 
 
@@ -198,7 +207,9 @@ class TargetWriter:
         self._rows = RowStatements(self._fenced)
         self._quarantine = QuarantineStatements(self._fenced)
         self._pace = Pace(spec.rows_per_second)
-        self._most = max(_FEWEST, min(TRANSACTION_ROWS, int(spec.rows_per_second) or TRANSACTION_ROWS))
+        self._most = max(
+            _FEWEST, min(TRANSACTION_ROWS, int(spec.rows_per_second) or TRANSACTION_ROWS)
+        )
         """Rows of one transaction: about a second's, where the pace is limited."""
         self._with_entries: set[int] = set()
         """Indexes of the tables of which this writer quarantined a row."""
@@ -223,7 +234,9 @@ class TargetWriter:
         self._pace.spend(sum(counts))
         return counts
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
+    def write_runs(
+        self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None
+    ) -> Written:
         """Write runs in order, in transactions of bounded size, many short runs in one. Idempotent.
 
         Each transaction holds both its rows and the entries of the rows that it left out, since the
@@ -233,7 +246,9 @@ class TargetWriter:
         is_alone = self._fenced.spec.whole or self._fenced.spec.partitions == 1
         blocks = sum(1 for upserts, _ in groupby(ordered, _is_upserts) if upserts)
         # Where one transaction writes all of the table, no row in the way is about to go.
-        work = replace(work, is_settled=work.is_settled or (is_alone and len(parts) <= 1 and blocks <= 1))
+        work = replace(
+            work, is_settled=work.is_settled or (is_alone and len(parts) <= 1 and blocks <= 1)
+        )
         rows = blocked = 0
         aside: list[QuarantinedRow] = []
         for some in parts:
@@ -248,20 +263,30 @@ class TargetWriter:
         return Written(rows, blocked, tuple(aside))
 
     def _accepted(
-        self, work: TablePlan, some: Sequence[Run], refused: list[QuarantinedRow], place_of: PlaceOf | None
+        self,
+        work: TablePlan,
+        some: Sequence[Run],
+        refused: list[QuarantinedRow],
+        place_of: PlaceOf | None,
     ) -> tuple[int, int] | None:
         """Write a transaction's runs without `refused` rows; add the next one and return None."""
         known = {row.line for row in refused}
         accepted = [
-            Run(run.action, [line for line in run.lines if line not in known]) if known and _is_upserts(run) else run
+            Run(run.action, [line for line in run.lines if line not in known])
+            if known and _is_upserts(run)
+            else run
             for run in some
         ]
         try:
-            written = self._fenced.transaction(work, partial(self._write_beside, work, accepted, refused))
+            written = self._fenced.transaction(
+                work, partial(self._write_beside, work, accepted, refused)
+            )
         except RowRefused as fault:
             # One that is refused again although it is left out would be asked for without end.
             can = fault.content_error and fault.line and fault.line not in known
-            rule = work.quarantine if can and work.has_commit_ts and has_lasting_keys(work) else None
+            rule = (
+                work.quarantine if can and work.has_commit_ts and has_lasting_keys(work) else None
+            )
             if rule is None or place_of is None:
                 raise
             refused.append(
@@ -296,7 +321,11 @@ class TargetWriter:
     def _write(self, work: TablePlan, some: Sequence[Run]) -> tuple[int, int]:
         """Write the runs of one transaction; return how many rows it wrote, and blocked ones."""
         # A row that an earlier attempt of this task quarantined may be accepted by now.
-        if work.has_entries or work.index in self._with_entries or (self._fenced.repeats and work.quarantine):
+        if (
+            work.has_entries
+            or work.index in self._with_entries
+            or (self._fenced.repeats and work.quarantine)
+        ):
             self._quarantine.supersede(work, some)
         rows = blocked = 0
         for upserts, runs in groupby(some, _is_upserts):
@@ -307,11 +336,14 @@ class TargetWriter:
                 born, others = lines.get(Action.INSERT, ()), lines.get(Action.REPLACE, ())
                 # The target's row is an old state of a quarantined row: it may go.
                 gives_way = self._quarantine.holds
-                refused = self._rows.put(work, born, others, is_settled=work.is_settled, gives_way=gives_way)
+                refused = self._rows.put(
+                    work, born, others, is_settled=work.is_settled, gives_way=gives_way
+                )
                 rows, blocked = rows + len(born) + len(others) - refused, blocked + refused
             else:
                 rows += sum(
-                    self._rows.delete(work, keys, exact=action is Action.REMOVE) for action, keys in lines.items()
+                    self._rows.delete(work, keys, exact=action is Action.REMOVE)
+                    for action, keys in lines.items()
                 )
         return rows, blocked
 

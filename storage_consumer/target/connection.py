@@ -139,7 +139,9 @@ def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
     # Each address gets an equal share of the time that is left when its turn comes.
     for tried, (family, address) in enumerate(addresses):
         try:  # a later address gets its turn though an earlier one stays silent
-            found = _connected(family, address, downstream, Deadline(deadline.left() / (len(addresses) - tried)))
+            found = _connected(
+                family, address, downstream, Deadline(deadline.left() / (len(addresses) - tried))
+            )
         except TargetUnavailable as error:
             # The first one: it is about the address that the system prefers.
             fault = fault or error
@@ -184,7 +186,9 @@ def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, ob
         raise _unknown(downstream, f"no answer within {deadline.seconds:g} s (--connect-timeout)")
     for fault in faults:
         if isinstance(fault, ValueError):
-            message = f"{downstream.host!r} is not a valid host name ({fault}); see --downstream-uri"
+            message = (
+                f"{downstream.host!r} is not a valid host name ({fault}); see --downstream-uri"
+            )
             raise ConfigError(message) from fault
         raise _unknown(downstream, str(fault.args[-1])) from fault
     return found
@@ -192,7 +196,9 @@ def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, ob
 
 def _asked(downstream: Downstream, flags: int = 0) -> list[tuple[int, object]]:
     """Return the system's answer for the target's host."""
-    asked = socket.getaddrinfo(downstream.host, downstream.port, type=socket.SOCK_STREAM, flags=flags)
+    asked = socket.getaddrinfo(
+        downstream.host, downstream.port, type=socket.SOCK_STREAM, flags=flags
+    )
     return [(int(family), address) for family, _, _, _, address in asked]
 
 
@@ -203,7 +209,9 @@ def _unknown(downstream: Downstream, why: str) -> TargetUnavailable:
     )
 
 
-def _connected(family: int, address: object, downstream: Downstream, deadline: Deadline) -> socket.socket:
+def _connected(
+    family: int, address: object, downstream: Downstream, deadline: Deadline
+) -> socket.socket:
     """Return a socket that is connected to one address."""
     made = socket.socket(family, socket.SOCK_STREAM)
     # A blocking call could neither be limited nor interrupted.
@@ -222,7 +230,9 @@ def _connected(family: int, address: object, downstream: Downstream, deadline: D
     made.close()
     if number in _UNDER_WAY:
         why = f"nobody accepted the connection within {deadline.seconds:.3g} s (--connect-timeout)"
-    raise TargetUnavailable(f"cannot connect to the target {downstream.address} as {downstream.user}: {why}")
+    raise TargetUnavailable(
+        f"cannot connect to the target {downstream.address} as {downstream.user}: {why}"
+    )
 
 
 if TYPE_CHECKING:
@@ -314,7 +324,9 @@ class Connection(_Connection):
         self._greeting = greeting = super()._read_packet()  # type: ignore[no-untyped-call] # of the driver
         # After a byte for the protocol's version, the server's version ends at a NUL.
         _, _, rest = greeting.get_all_data()[1:].partition(b"\0")
-        self._offers_bulk = len(rest) >= _OFFERED.size and bool(_OFFERED.unpack_from(rest)[0] & _BULK)
+        self._offers_bulk = len(rest) >= _OFFERED.size and bool(
+            _OFFERED.unpack_from(rest)[0] & _BULK
+        )
         super()._get_server_information()  # type: ignore[misc] # not in the stubs
         self._auth_plugin_name = self.trust.begins(self._auth_plugin_name, self)
 
@@ -399,8 +411,17 @@ class Connection(_Connection):
     def write_packet(self, payload: bytes) -> None:
         """Write a packet as PyMySQL does, and report bulk statements in the first ones."""
         # With TLS there are two: the TLS request, and over TLS the same 32 bytes with the login.
-        if self._logging_in and self.has_bulk and not any(payload[_RESERVED]) and len(payload) >= _RESERVED.stop:
-            payload = payload[: _RESERVED.stop - len(_KNOWS_BULK)] + _KNOWS_BULK + payload[_RESERVED.stop :]
+        if (
+            self._logging_in
+            and self.has_bulk
+            and not any(payload[_RESERVED])
+            and len(payload) >= _RESERVED.stop
+        ):
+            payload = (
+                payload[: _RESERVED.stop - len(_KNOWS_BULK)]
+                + _KNOWS_BULK
+                + payload[_RESERVED.stop :]
+            )
         super().write_packet(payload)
 
     def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
@@ -520,7 +541,9 @@ def _force_close(connection: Connection) -> None:
     connection._force_close()  # type: ignore[attr-defined] # noqa: SLF001 - close() would write to the broken socket
 
 
-def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -> StorageConsumerError:
+def _refusal(
+    fault: BaseException, downstream: Downstream, deadline: Deadline
+) -> StorageConsumerError:
     """Return our error for a failed login; what the server refuses then is no row's fault."""
     doing = f"cannot connect to the target {downstream.address} as {downstream.user}"
     # First: whatever the driver met then comes from the watch, which shut the socket down.
@@ -533,9 +556,13 @@ def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -
     if isinstance(fault, RuntimeError):
         package = "pynacl" if "pynacl" in str(fault) else "cryptography"
         # PyMySQL raises a plain RuntimeError where a package for a login method is missing.
-        return ConfigError(f"{doing}: the account's login method needs a Python package: pip install {package}")
+        return ConfigError(
+            f"{doing}: the account's login method needs a Python package: pip install {package}"
+        )
     if isinstance(fault, _NO_SERVER):
-        return TargetUnavailable(f"{doing}: what answers there is not a MySQL server ({type(fault).__name__}: {fault})")
+        return TargetUnavailable(
+            f"{doing}: what answers there is not a MySQL server ({type(fault).__name__}: {fault})"
+        )
     error = translated(fault, doing)
     return (
         ConfigError(f"{error} (check the account and the settings of the server)")

@@ -70,9 +70,16 @@ def fenced(query: Query, name: str, *, tidb: bool) -> bool:
         else:
             number = query("SELECT IS_USED_LOCK(%s)", (name,))[0][0]
             # A holder that the processlist does not show is ended as an idle one would be.
-            holders = [] if number is None else _with_statements(query, "id = %s", (number,)) or [(number, "")]
+            holders = (
+                []
+                if number is None
+                else _with_statements(query, "id = %s", (number,)) or [(number, "")]
+            )
         # A look right before the KILL: a statement that is already running has to end by itself.
-        if any(text.strip() and text.split(maxsplit=1)[0].upper() not in _HARMLESS for _, text in holders):
+        if any(
+            text.strip() and text.split(maxsplit=1)[0].upper() not in _HARMLESS
+            for _, text in holders
+        ):
             return False
         # A DDL that begins between the look and the KILL is in the journal as started, so it is
         # resolved by the structure that it leaves.
@@ -88,7 +95,11 @@ def _namesakes(query: Query, alias: str) -> list[tuple[int, str]]:
     found: dict[int, str] = {}
     for listing in ("processlist", "cluster_processlist"):
         with suppress(TableError, TransientError):
-            found |= dict(_with_statements(query, "session_alias = %s AND id <> CONNECTION_ID()", (alias,), listing))
+            found |= dict(
+                _with_statements(
+                    query, "session_alias = %s AND id <> CONNECTION_ID()", (alias,), listing
+                )
+            )
     return sorted(found.items())
 
 
@@ -150,7 +161,9 @@ class TargetDatabase(TargetStructure):
         fenced, self._fenced = self._fenced, None
         connection = self.live()
         if fenced is not None and connection is not fenced:
-            raise TargetUnavailable("the connection that held the lock for DDL broke before its statement")
+            raise TargetUnavailable(
+                "the connection that held the lock for DDL broke before its statement"
+            )
         try:
             if schema:
                 self._enter(connection, schema)
@@ -165,7 +178,10 @@ class TargetDatabase(TargetStructure):
                 with suppress(pymysql.err.MySQLError), connection.cursor() as cursor:
                     cursor.execute("SHOW WARNINGS")
                     first = cursor.fetchmany(_WARNINGS)
-                    warnings = tuple(f"{text_of(level).lower()} {code}: {text_of(text)}" for level, code, text in first)
+                    warnings = tuple(
+                        f"{text_of(level).lower()} {code}: {text_of(text)}"
+                        for level, code, text in first
+                    )
         except DRIVER_FAULTS as fault:
             # It lost to another connection and did nothing; after a lost connection nobody knows.
             if is_conflict(fault):
@@ -191,7 +207,9 @@ class TargetDatabase(TargetStructure):
             if number_of(fault) != _UNKNOWN_DATABASE:
                 raise
             # Queried only after a refusal: nearly always the database has the name as it was given.
-            connection.query(f"USE {quote(closest(schema, default_collations(self.rows)) or schema)}")
+            connection.query(
+                f"USE {quote(closest(schema, default_collations(self.rows)) or schema)}"
+            )
 
     def is_running(self, statement: str) -> bool:
         """Return whether the server runs the statement now, on TiDB even after its connection."""
@@ -203,7 +221,8 @@ class TargetDatabase(TargetStructure):
             # nothing.
             states = ", ".join(["%s"] * len(_ENDED_JOBS))
             rows += self.rows(
-                f"SELECT query FROM information_schema.ddl_jobs WHERE state NOT IN ({states})", _ENDED_JOBS
+                f"SELECT query FROM information_schema.ddl_jobs WHERE state NOT IN ({states})",
+                _ENDED_JOBS,
             )
         return any(text_of(text).strip() == statement.strip() for (text,) in rows)
 
@@ -216,19 +235,37 @@ class TargetDatabase(TargetStructure):
         """
         if self._knows_zone is None:
             sql = KNOWS_ZONE
-            self._knows_zone = bool(converted_zone(self.zone)) and bool(self.rows(sql, [self.zone])[0][0])
+            self._knows_zone = bool(converted_zone(self.zone)) and bool(
+                self.rows(sql, [self.zone])[0][0]
+            )
         return self.zone if self._knows_zone else offset_at(self.zone, physical_ms(version))
 
 
 STATE_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
 """What the state needs of ALL on its schema."""
-READ_ONLY = ("read_only", "super_read_only", "innodb_read_only", "tidb_restricted_read_only", "tidb_super_read_only")
+READ_ONLY = (
+    "read_only",
+    "super_read_only",
+    "innodb_read_only",
+    "tidb_restricted_read_only",
+    "tidb_super_read_only",
+)
 """Variables by which a server refuses writes."""
-_PASS_READ_ONLY = ("SUPER", "READ_ONLY ADMIN", "CONNECTION_ADMIN", "RESTRICTED_REPLICA_WRITER_ADMIN")
+_PASS_READ_ONLY = (
+    "SUPER",
+    "READ_ONLY ADMIN",
+    "CONNECTION_ADMIN",
+    "RESTRICTED_REPLICA_WRITER_ADMIN",
+)
 _VARIABLES = (
     *("max_allowed_packet", "local_infile", "event_scheduler", *READ_ONLY),
     *("max_connections", "max_user_connections", "log_bin", "binlog_format", "partial_revokes"),
-    *("innodb_default_row_format", "innodb_page_size", "innodb_force_recovery", "require_secure_transport"),
+    *(
+        "innodb_default_row_format",
+        "innodb_page_size",
+        "innodb_force_recovery",
+        "require_secure_transport",
+    ),
     "innodb_force_primary_key",
 )
 _TIMEOUT = 20
@@ -315,13 +352,17 @@ def variables_of(query: Query) -> Variables:
 def read_server(downstream: Downstream, password: str, schemas: Collection[str]) -> ServerFacts:
     """Probe a target that gets databases `schemas`; raise `ConfigError`, `TargetUnavailable`."""
     with closing(connect(downstream, password, ddl=True, read_timeout=_TIMEOUT)) as connection:
-        return _FactsReading(connection, downstream, sorted({name for name in schemas if name})).all()
+        return _FactsReading(
+            connection, downstream, sorted({name for name in schemas if name})
+        ).all()
 
 
 class _FactsReading:
     """All questions, over one connection."""
 
-    def __init__(self, connection: Connection, downstream: Downstream, schemas: Sequence[str]) -> None:
+    def __init__(
+        self, connection: Connection, downstream: Downstream, schemas: Sequence[str]
+    ) -> None:
         self._connection = connection
         self._downstream = downstream
         self._schemas = schemas
@@ -338,9 +379,17 @@ class _FactsReading:
             ((roles,),) = fetched(self._connection, "SELECT CURRENT_ROLE()")
             if variables.server_type != "mariadb" and roles and roles != "NONE":
                 lines += fetched(self._connection, f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
-        granted = Granted([text_of(row[0]) for row in lines], literal_names=variables.is_on("partial_revokes"))
-        wanted = {name: tuple(ROW_RIGHTS.split(", ")) for name in self._schemas} | {state: STATE_RIGHTS}
-        missing = {name: lacking for name, rights in wanted.items() if (lacking := granted.missing(rights, name))}
+        granted = Granted(
+            [text_of(row[0]) for row in lines], literal_names=variables.is_on("partial_revokes")
+        )
+        wanted = {name: tuple(ROW_RIGHTS.split(", ")) for name in self._schemas} | {
+            state: STATE_RIGHTS
+        }
+        missing = {
+            name: lacking
+            for name, rights in wanted.items()
+            if (lacking := granted.missing(rights, name))
+        }
         # The answer that takes the least time says best how far the server's clock is ahead.
         took, ahead = math.inf, 0.0
         for _ in range(_PINGS):
@@ -356,9 +405,14 @@ class _FactsReading:
                 is_local=self._connection.trust.is_local,
                 ahead=ahead,
             ),
-            connections=int((self._rows("SHOW GLOBAL STATUS LIKE 'Threads_connected'") or [("", 0)])[0][1]),
+            connections=int(
+                (self._rows("SHOW GLOBAL STATUS LIKE 'Threads_connected'") or [("", 0)])[0][1]
+            ),
             knows_zone=bool(self._rows(KNOWS_ZONE, [self._downstream.time_zone])[0][0]),
-            grants={name: grant(self._rows, "ALL" if name == state else ROW_RIGHTS, name) for name in missing},
+            grants={
+                name: grant(self._rows, "ALL" if name == state else ROW_RIGHTS, name)
+                for name in missing
+            },
             missing=missing,
             passes_read_only=any(not granted.missing((right,)) for right in _PASS_READ_ONLY),
             triggers=self._found(
@@ -384,8 +438,13 @@ class _FactsReading:
         if not self._schemas:
             return ()
         holders = ", ".join(["%s"] * len(self._schemas))
-        rows = self._rows(sql.replace("{schemas}", holders), [*self._schemas] * sql.count("{schemas}"))
-        return tuple(FoundObject(name=_quoted(*row[:2]), table=_quoted(*row[2:]) if row[3] else "") for row in rows)
+        rows = self._rows(
+            sql.replace("{schemas}", holders), [*self._schemas] * sql.count("{schemas}")
+        )
+        return tuple(
+            FoundObject(name=_quoted(*row[:2]), table=_quoted(*row[2:]) if row[3] else "")
+            for row in rows
+        )
 
 
 def _pairs(rows: Sequence[Sequence[Any]]) -> dict[str, str]:

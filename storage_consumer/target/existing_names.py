@@ -61,7 +61,10 @@ def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, Table
             own = there.get(table) if table else ""
             if own is not None:
                 # The first one stays: two wanted names may fold to one.
-                found.setdefault(TableName(schema=schema, table=table).folded(), TableName(schema=real, table=own))
+                found.setdefault(
+                    TableName(schema=schema, table=table).folded(),
+                    TableName(schema=real, table=own),
+                )
     return found
 
 
@@ -76,7 +79,14 @@ def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]
     near = [table for table in tables if not is_far(table)]
     for first in range(0, len(near), _CHUNK):
         some = near[first : first + _CHUNK]
-        exact.update(_texts(query(f"{_TABLES} AND table_name IN ({', '.join(['%s'] * len(some))})", (schema, *some))))
+        exact.update(
+            _texts(
+                query(
+                    f"{_TABLES} AND table_name IN ({', '.join(['%s'] * len(some))})",
+                    (schema, *some),
+                )
+            )
+        )
     there = {table: table for table in tables if table in exact}
     if len(there) < len(tables):
         alike: dict[str, str] = {}
@@ -87,7 +97,9 @@ def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]
             alike_there = f"{_TABLES} AND (LOWER(table_name) IN ({', '.join(['%s'] * len(some))}) OR {_NOT_ASCII})"
             for own in sorted(_texts(query(alike_there, (schema, *some)))):
                 alike.setdefault(folded_name(own), own)
-        there |= {t: alike[folded_name(t)] for t in tables if t not in there and folded_name(t) in alike}
+        there |= {
+            t: alike[folded_name(t)] for t in tables if t not in there and folded_name(t) in alike
+        }
     return there
 
 
@@ -158,16 +170,24 @@ def matters_for(found: Sequence[Token]) -> bool:
 def changes_defaults(found: Sequence[Token]) -> bool:
     """Return whether an ALTER TABLE may add columns and change the table's charset or collation."""
     statement = Statement("", found)
-    return bool(statement.find("COLLATE|CHARACTER|CHARSET", depth=0) and statement.find("ADD", depth=0))
+    return bool(
+        statement.find("COLLATE|CHARACTER|CHARSET", depth=0) and statement.find("ADD", depth=0)
+    )
 
 
 def takes_rows_of_partitions(found: Sequence[Token]) -> bool:
     """Return whether a statement empties or exchanges named partitions, so their rows matter."""
-    empties = has_words(found, "TRUNCATE", "PARTITION") and not has_words(found, "TRUNCATE", "PARTITION", "ALL")
+    empties = has_words(found, "TRUNCATE", "PARTITION") and not has_words(
+        found, "TRUNCATE", "PARTITION", "ALL"
+    )
     return empties or has_words(found, "EXCHANGE", "PARTITION")
 
 
 def to_integers(found: Sequence[Token]) -> list[str]:
     """Return the columns, by former names, that an ALTER TABLE turns into integers."""
     columns = Statement("", found).columns
-    return [each.former for each in columns if each.verb in ("MODIFY", "CHANGE") and each.type in _INTEGERS]
+    return [
+        each.former
+        for each in columns
+        if each.verb in ("MODIFY", "CHANGE") and each.type in _INTEGERS
+    ]

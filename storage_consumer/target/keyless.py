@@ -70,7 +70,11 @@ _IMAGES = "storage_consumer_images"
 _NUMBER = WireColumn(name="storage_consumer_number", kind=WireKind.UNSIGNED, type="INT")
 _CHECKSUM = "storage_consumer_checksum"
 _BEFORE = "before_images"
-_TRANSACTION_LIMITS = ("max_binlog_cache_size", "group_replication_transaction_size_limit", "wsrep_max_ws_size")
+_TRANSACTION_LIMITS = (
+    "max_binlog_cache_size",
+    "group_replication_transaction_size_limit",
+    "wsrep_max_ws_size",
+)
 """Server variables, in bytes; 0 or a missing variable means no limit."""
 _LONGER = 4
 """Most replicated bytes per byte of a row's text: a one-digit number takes eight bytes there."""
@@ -146,7 +150,9 @@ class Portion:
             self.deleted_at.setdefault(line, ts)
 
 
-def portions(parts: Iterable[Changes], is_enough: Callable[[Portion], bool], *, in_turn: bool) -> Iterator[Portion]:
+def portions(
+    parts: Iterable[Changes], is_enough: Callable[[Portion], bool], *, in_turn: bool
+) -> Iterator[Portion]:
     """Yield one portion per transaction: whole parts until `is_enough` is true after one."""
     portion = Portion(in_turn=in_turn)
     for part in parts:
@@ -161,7 +167,9 @@ def portions(parts: Iterable[Changes], is_enough: Callable[[Portion], bool], *, 
 class KeylessTable:
     """The writer of one keyless table's events, over the connection of a task."""
 
-    def __init__(self, rows: RowStatements, work: TablePlan, pace: Pace | None = None, most: int = 0) -> None:
+    def __init__(
+        self, rows: RowStatements, work: TablePlan, pace: Pace | None = None, most: int = 0
+    ) -> None:
         """Write by `rows`, in transactions of about `most` events; 0: `FEW_EVENTS`."""
         self._rows = rows
         self._pace = pace or Pace()
@@ -208,7 +216,9 @@ class KeylessTable:
         names = ", ".join(f"'{name}'" for name in _TRANSACTION_LIMITS)
         rows = self._fenced.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")
         limits = (int(value) for _, value in rows)
-        return min(MANY_BYTES, min((limit for limit in limits if limit), default=1 << 62) // _LONGER)
+        return min(
+            MANY_BYTES, min((limit for limit in limits if limit), default=1 << 62) // _LONGER
+        )
 
     def _write(self, portion: Portion) -> int:
         """Write a portion within the running transaction; return its number of events.
@@ -229,18 +239,26 @@ class KeylessTable:
             # A bulk delete takes every equal row: put back those beyond the number asked for.
             # A list times a negative number is empty, which leaves out those that had fewer rows
             # than asked for.
-            surplus = chain.from_iterable([row] * (found[row] - count) for row, count in portion.deletes.items())
+            surplus = chain.from_iterable(
+                [row] * (found[row] - count) for row, count in portion.deletes.items()
+            )
             self._rows.insert(self._work, [*portion.inserts.elements(), *surplus])
             for row, count in portion.deletes.items():
                 lacking = count - found[row]
                 # Where the same row was inserted after the delete, another try would take that one.
-                if lacking > 0 and (portion.inserts[row] or self._delete_some(row, lacking) < lacking):
+                if lacking > 0 and (
+                    portion.inserts[row] or self._delete_some(row, lacking) < lacking
+                ):
                     raise self._lost(portion.deleted_at[row])
         if self._work.origin:
             clock = {"of": _literal(self._work.table_key), "upto": portion.last}
             self._fenced.query(self._statements.store_load % clock)
         else:
-            names = {"of": self._work.table_key, "in_schema": self._work.name.schema, "named": self._work.name.table}
+            names = {
+                "of": self._work.table_key,
+                "in_schema": self._work.name.schema,
+                "named": self._work.name.table,
+            }
             values = {parameter: _literal(name) for parameter, name in names.items()}
             self._fenced.query(self._statements.store_checkpoint % {**values, "upto": portion.last})
         return portion.events
@@ -248,7 +266,8 @@ class KeylessTable:
     def _write_in_turn(self, parts: Iterable[Changes]) -> None:
         """Write runs in order: an insert replaces the row that shares a nullable unique key."""
         events = chain.from_iterable(
-            zip(is_upsert(part.order).tolist(), part.lines, part.ts.tolist(), strict=True) for part in parts
+            zip(is_upsert(part.order).tolist(), part.lines, part.ts.tolist(), strict=True)
+            for part in parts
         )
         for upsert, run in groupby(events, key=itemgetter(0)):
             if upsert:
@@ -272,7 +291,11 @@ class KeylessTable:
     def _delete(self, deletes: Mapping[bytes, int]) -> Counter[bytes]:
         """Delete rows; return how many of each are gone, maybe fewer or more than asked for."""
         found: Counter[bytes] = Counter()
-        if len(deletes) > FEW and not any(map(partial(gaps, self._work), deletes)) and self._is_scanned():
+        if (
+            len(deletes) > FEW
+            and not any(map(partial(gaps, self._work), deletes))
+            and self._is_scanned()
+        ):
             # Two passes over the table, however many rows; up to `FEW` a scan for each is cheaper.
             together = delete_equal(self._rows, self._work, list(deletes))
             if together is None:
@@ -293,7 +316,9 @@ class KeylessTable:
         """
         if self._scanned is None:
             name = self._work.name
-            place = f"table_schema = '{escape(name.schema)}' AND table_name = '{escape(name.table)}'"
+            place = (
+                f"table_schema = '{escape(name.schema)}' AND table_name = '{escape(name.table)}'"
+            )
             ours = "COALESCE(generation_expression, '') = ''"
             row = self._fenced.row(
                 f"SELECT (SELECT COUNT(*) FROM information_schema.statistics WHERE {place}), "
@@ -332,7 +357,9 @@ def _literal(text: str) -> str:
 # many deletes together
 
 
-def delete_equal(rows: RowStatements, work: TablePlan, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:
+def delete_equal(
+    rows: RowStatements, work: TablePlan, lines: Sequence[bytes]
+) -> Mapping[bytes, int] | None:
     """Delete every row equal to one of these distinct lines; return the counts above zero.
 
     Return None, with nothing deleted, if the server cannot do it this way (it lacks a privilege,
@@ -357,7 +384,9 @@ def delete_equal(rows: RowStatements, work: TablePlan, lines: Sequence[bytes]) -
         numbered = [b"%b\t%d" % (line, place) for place, line in enumerate(lines)]
         rows.insert(replace(work, name=images, written=(*work.written, _NUMBER)), numbered)
         # The server computes both checksums, from values that it has brought to the same form.
-        fenced.query(f"UPDATE {qualified(images)} AS d SET {quote(_CHECKSUM)} = {_checksum(telling, 'd')}")
+        fenced.query(
+            f"UPDATE {qualified(images)} AS d SET {quote(_CHECKSUM)} = {_checksum(telling, 'd')}"
+        )
         pairs = f"{qualified(work.name)} AS r STRAIGHT_JOIN {qualified(images)} AS d ON {_equal(work, telling)}"
         number = f"d.{quote(_NUMBER.name)}"
         found = fenced.rows(f"SELECT {number}, COUNT(*) FROM {pairs} GROUP BY {number}")
@@ -386,7 +415,11 @@ def delete_equal(rows: RowStatements, work: TablePlan, lines: Sequence[bytes]) -
 def telling_columns(work: TablePlan, lines: Sequence[bytes]) -> tuple[WireColumn, ...]:
     """Return the shortest column that tells nearly all of these lines apart, else all columns."""
     fields = zip(split_lines(lines), work.written, strict=True)
-    telling = [(sum(map(len, texts)), column) for texts, column in fields if max(Counter(texts).values()) <= _ALIKE]
+    telling = [
+        (sum(map(len, texts)), column)
+        for texts, column in fields
+        if max(Counter(texts).values()) <= _ALIKE
+    ]
     return (min(telling, key=itemgetter(0))[1],) if telling else work.written
 
 

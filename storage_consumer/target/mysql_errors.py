@@ -6,11 +6,19 @@ import re
 
 import pymysql.err
 
-from storage_consumer.errors import ConfigError, RowRefused, StateGone, StorageConsumerError, TargetUnavailable
+from storage_consumer.errors import (
+    ConfigError,
+    RowRefused,
+    StateGone,
+    StorageConsumerError,
+    TargetUnavailable,
+)
 
 DRIVER_FAULTS = (pymysql.err.MySQLError, OSError, EOFError)
 """What the driver raises for whatever goes wrong with a statement or its connection."""
-CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 8141, 9004, 9005, 9006, 9007))
+CONFLICTS = frozenset(
+    (1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 8141, 9004, 9005, 9006, 9007)
+)
 """Lock wait timeout, deadlock, write conflict, schema change, TiDB's equivalents: retry."""
 LOCK_WAIT_TIMEOUT = 1205
 FEW_TRIES = {LOCK_WAIT_TIMEOUT: 3, 8141: 3}
@@ -43,7 +51,9 @@ _MARIADB_CHECK = 4025
 
 _NOT_THERE = frozenset((1049, 1146))
 """A database, a table."""
-ALREADY_DONE = frozenset((1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176, 1507, 1517, 1831, 4092))
+ALREADY_DONE = frozenset(
+    (1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176, 1507, 1517, 1831, 4092)
+)
 """Answers to a statement that runs again after it took effect.
 
 TiCDC's MySQL sink ignores the same numbers, except MariaDB's own one for a view that does not
@@ -77,7 +87,24 @@ _OF_FOREIGN_KEYS = frozenset(
         # It can't be made so; a row, a partition, an index or a column needs it, or is needed in
         # it; the table that it refers to does not fit. The last two: an index's name is taken,
         # perhaps by a key's own index; a table is missing, perhaps one that is referred to.
-        *(1215, 1217, 1451, 1506, 1553, 1701, 1740, 1822, 1826, 1828, 1829, 1830, 1832, 1833, 1834, 1905),
+        *(
+            1215,
+            1217,
+            1451,
+            1506,
+            1553,
+            1701,
+            1740,
+            1822,
+            1826,
+            1828,
+            1829,
+            1830,
+            1832,
+            1833,
+            1834,
+            1905,
+        ),
         *(3104, 3730, 3733, 3734, 3780, 6125, 1061, 1146),
     )
 )
@@ -116,7 +143,9 @@ def is_conflict(fault: BaseException) -> bool:
     """Return whether the transaction lost against another one and may run again."""
     if not isinstance(fault, pymysql.err.MySQLError):
         return False
-    return number_of(fault) in CONFLICTS or (number_of(fault) == _UNKNOWN and _LOCK_LOST in described(fault))
+    return number_of(fault) in CONFLICTS or (
+        number_of(fault) == _UNKNOWN and _LOCK_LOST in described(fault)
+    )
 
 
 def is_connection_loss(fault: BaseException) -> bool:
@@ -134,7 +163,9 @@ def is_refusal(fault: BaseException) -> bool:
     # Not the server's: our checks of values and statement size raise before anything is sent.
     if isinstance(fault, ValueError):
         return True
-    return not (is_conflict(fault) or is_denied(fault)) and isinstance(translated(fault, ""), RowRefused)
+    return not (is_conflict(fault) or is_denied(fault)) and isinstance(
+        translated(fault, ""), RowRefused
+    )
 
 
 def is_denied(fault: BaseException) -> bool:
@@ -157,7 +188,9 @@ def translated(fault: BaseException, doing: str) -> StorageConsumerError:
     if is_connection_loss(fault) or is_conflict(fault):
         return TargetUnavailable(text)
     if number in _READ_ONLY or (number == _OF_AN_OPTION and "read-only" in said.replace("_", "-")):
-        return TargetUnavailable(f"{text} (the target is read-only: make it writable or point at its primary)")
+        return TargetUnavailable(
+            f"{text} (the target is read-only: make it writable or point at its primary)"
+        )
     if number in _FULL or (number in _MAYBE_FULL and _NO_SPACE.search(said) is not None):
         return TargetUnavailable(f"{text} (the target's disk or table space is full)")
     if number in _LOGIN:

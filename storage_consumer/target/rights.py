@@ -37,7 +37,9 @@ class Granted:
                 schema = place.removesuffix(".*").strip("`'\"").replace("``", "`")
                 self._grants.append(
                     _Grant(
-                        rights=frozenset(part.strip().upper() for part in found["rights"].split(",")),
+                        rights=frozenset(
+                            part.strip().upper() for part in found["rights"].split(",")
+                        ),
                         schema=None if place == "*.*" else _pattern(schema, literal=literal_names),
                         is_revoked=found["verb"] == "REVOKE",
                     )
@@ -45,7 +47,11 @@ class Granted:
 
     def missing(self, rights: Collection[str], schema: str = "") -> tuple[str, ...]:
         """Return those of `rights` missing on a database, or on the server without one."""
-        of_schema = [each for each in self._grants if each.schema is None or (schema and each.schema.fullmatch(schema))]
+        of_schema = [
+            each
+            for each in self._grants
+            if each.schema is None or (schema and each.schema.fullmatch(schema))
+        ]
         lacking = []
         for right in rights:
             there = [grant for grant in of_schema if grant.rights & {right, *_ALL}]
@@ -62,13 +68,25 @@ def _pattern(schema: str, *, literal: bool) -> re.Pattern[str]:
         return re.compile(re.escape(schema), re.IGNORECASE)
     parts = re.findall(r"\\.|.", schema, re.DOTALL)
     wild = {"_": ".", "%": ".*"}
-    text = "".join(wild.get(part) or re.escape(part[1:] if len(part) > 1 else part) for part in parts)
+    text = "".join(
+        wild.get(part) or re.escape(part[1:] if len(part) > 1 else part) for part in parts
+    )
     return re.compile(text, re.IGNORECASE | re.DOTALL)
 
 
-ROW_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
+ROW_RIGHTS = (
+    "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
+)
 """All that rows and statements of a replicated database need."""
-_KNOWN = (*ROW_RIGHTS.split(", "), "TRIGGER", "EVENT", "EXECUTE", "ALTER ROUTINE", "CREATE ROUTINE", "LOCK TABLES")
+_KNOWN = (
+    *ROW_RIGHTS.split(", "),
+    "TRIGGER",
+    "EVENT",
+    "EXECUTE",
+    "ALTER ROUTINE",
+    "CREATE ROUTINE",
+    "LOCK TABLES",
+)
 _COMMAND = re.compile(r"([A-Za-z, ]+?) command denied")
 _CHECK = re.compile(r"privilege check for '([^']+)' fail")
 _SERVER = re.compile(r"you need \(at least one of\) the (.+?) privilege")
@@ -90,10 +108,21 @@ def remedy(fault: BaseException, query: Query, schemas: Iterable[str], statement
         where = (
             [named[1]]
             if named
-            else sorted({schema for schema in (*schemas, *(name for name, _, _ in names(tokens(statement)))) if schema})
+            else sorted(
+                {
+                    schema
+                    for schema in (*schemas, *(name for name, _, _ in names(tokens(statement))))
+                    if schema
+                }
+            )
         )
-        grants = [f"GRANT {_rights(text, statement)} ON {_database(query, schema)}.* TO {user}" for schema in where]
-    return f"A right is missing: {'; '.join(grants)} (all that rows and statements need: {ROW_RIGHTS})"
+        grants = [
+            f"GRANT {_rights(text, statement)} ON {_database(query, schema)}.* TO {user}"
+            for schema in where
+        ]
+    return (
+        f"A right is missing: {'; '.join(grants)} (all that rows and statements need: {ROW_RIGHTS})"
+    )
 
 
 def state_remedy(fault: BaseException, query: Query, schema: str) -> str:
@@ -130,7 +159,9 @@ def _database(query: Query, schema: str) -> str:
     """
     literal = False
     with suppress(Exception):  # whatever comes of it, the right is what matters
-        literal = [str(row[1]).upper() for row in query("SHOW VARIABLES LIKE 'partial_revokes'")] == ["ON"]
+        literal = [
+            str(row[1]).upper() for row in query("SHOW VARIABLES LIKE 'partial_revokes'")
+        ] == ["ON"]
     return quote(schema if literal else re.sub(r"([_%])", r"\\\1", schema))
 
 

@@ -108,7 +108,11 @@ def load_data(work: TablePlan, verb: str) -> str:
             fields.append(f"@v{number}")
             # As text these would mean something else to the column, such as a member's name instead
             # of its number.
-            value = f"UNHEX(@v{number})" if column.kind is WireKind.HEX else f"CAST(@v{number} AS UNSIGNED)"
+            value = (
+                f"UNHEX(@v{number})"
+                if column.kind is WireKind.HEX
+                else f"CAST(@v{number} AS UNSIGNED)"
+            )
             sets.append(f"{quote(column.name)} = {value}")
     return (
         # The file's name is irrelevant: the connection sends its buffer for any name.
@@ -163,7 +167,9 @@ def _rows(columns: Sequence[Sequence[bytes]]) -> str:
 def without_error_members(work: TablePlan, lines: Sequence[bytes]) -> list[bytes]:
     """Write an ENUM's first member for its error value (number 0, shown as '') in these rows."""
     enums = [
-        place for place, column in enumerate(work.written) if column.type == "ENUM" and column.kind is WireKind.UNSIGNED
+        place
+        for place, column in enumerate(work.written)
+        if column.type == "ENUM" and column.kind is WireKind.UNSIGNED
     ]
     rows = [line.split(b"\t") for line in lines] if enums else []
     for fields in rows:
@@ -182,7 +188,9 @@ def gaps(work: TablePlan, line: bytes) -> tuple[int, ...]:
     )
 
 
-def without_gaps(work: TablePlan, places: tuple[int, ...], lines: Sequence[bytes]) -> tuple[TablePlan, Sequence[bytes]]:
+def without_gaps(
+    work: TablePlan, places: tuple[int, ...], lines: Sequence[bytes]
+) -> tuple[TablePlan, Sequence[bytes]]:
     """Return the plan and the lines without the written columns at these indexes."""
     if not places:
         return work, lines
@@ -223,7 +231,9 @@ def short(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact: bool = False) -> str:
+def delete_keys(
+    work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact: bool = False
+) -> str:
     """Return one DELETE of many keys, which need not exist. `exact`: see `with_keys`."""
     return f"DELETE {with_keys(work, lines, escape, exact=exact)}"
 
@@ -243,7 +253,11 @@ def with_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact:
         return f"FROM {qualified(work.name)} WHERE {_among(names, columns)}"
     plain = [f"CAST(CONVERT({names[place]} USING utf8mb4) AS BINARY)" for place in texts]
     same = _among(
-        plain, [([b"CAST(CONVERT(%s USING utf8mb4) AS BINARY)" % value for value in columns[place]]) for place in texts]
+        plain,
+        [
+            ([b"CAST(CONVERT(%s USING utf8mb4) AS BINARY)" % value for value in columns[place]])
+            for place in texts
+        ],
     )
     # One key more, which is none of them: of a single one TiDB puts the literal in the place of the
     # column in the other condition too.
@@ -308,7 +322,9 @@ def literals(fields: Sequence[bytes], column: WireColumn, escape: Escape) -> lis
     # field holds none unescaped.
     quoted = b"\t".join(fields).replace(b"'", b"\\'").split(b"\t")
     return [
-        before + inside + after if usual(field) else literal(decode_field(field), column, escape).encode()
+        before + inside + after
+        if usual(field)
+        else literal(decode_field(field), column, escape).encode()
         for field, inside in zip(fields, quoted, strict=True)
     ]
 
@@ -362,14 +378,17 @@ def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
     return text
 
 
-def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: str, most: int) -> str:
+def delete_images(
+    work: TablePlan, line: bytes, escape: Escape, *, json_equals: str, most: int
+) -> str:
     """Return a DELETE of up to `most` equal rows of a keyless table, compared by all columns.
 
     NULL equals NULL, and texts are compared to the last byte. `json_equals` says how this server
     compares JSON by meaning, with ``{column}`` and ``{value}``.
     """
     conditions = [
-        same(text, column, escape, json_equals) for text, column in zip(decode_line(line), work.written, strict=True)
+        same(text, column, escape, json_equals)
+        for text, column in zip(decode_line(line), work.written, strict=True)
     ]
     return f"DELETE FROM {qualified(work.name)} WHERE {' AND '.join(conditions)} LIMIT {most}"
 

@@ -19,7 +19,9 @@ from storage_consumer.errors import ConfigError
 
 _NO_TLS = 2026
 """The driver's number for a server that offers no TLS although it was asked for."""
-_CERTIFICATE = re.compile(r"(?s)-----BEGIN (?:X509 )?CERTIFICATE-----.+?-----END (?:X509 )?CERTIFICATE-----")
+_CERTIFICATE = re.compile(
+    r"(?s)-----BEGIN (?:X509 )?CERTIFICATE-----.+?-----END (?:X509 )?CERTIFICATE-----"
+)
 _OTHER_NAME = frozenset((62, 64))
 """OpenSSL's verdicts on a valid certificate of another host name or address."""
 _OF_ALERTS = ("CERTIFICATE", "UNKNOWN_CA")
@@ -68,7 +70,9 @@ def _context(downstream: Downstream) -> ssl.SSLContext:
     except OSError as error:
         # An SSLError is an OSError too: it may be about the CA or about our own certificate.
         which = (
-            f"--ssl-cert {file}, --ssl-key {downstream.ssl_key}" if file == downstream.ssl_cert else f"--ssl-ca {file}"
+            f"--ssl-cert {file}, --ssl-key {downstream.ssl_key}"
+            if file == downstream.ssl_cert
+            else f"--ssl-ca {file}"
         )
         raise ConfigError(f"{which}: cannot be used for TLS: {error}") from None
     return _verifying(context, downstream.tls)
@@ -106,8 +110,12 @@ def tls_refusal(fault: BaseException, downstream: Downstream) -> ConfigError | N
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return ConfigError(f"{where}: {cause.verify_message}. {_remedy(cause, downstream)}")
-        if isinstance(cause, ssl.SSLError) and any(part in str(cause).upper() for part in _OF_ALERTS):
-            return ConfigError(f"{where}: the server refuses our certificate ({cause}); see --ssl-cert and --ssl-key")
+        if isinstance(cause, ssl.SSLError) and any(
+            part in str(cause).upper() for part in _OF_ALERTS
+        ):
+            return ConfigError(
+                f"{where}: the server refuses our certificate ({cause}); see --ssl-cert and --ssl-key"
+            )
         # The error before the driver's own. PyMySQL keeps the socket's error in this attribute.
         cause = getattr(cause, "original_exception", None) or cause.__context__
     return None
@@ -164,7 +172,11 @@ class Trust:
         A server that insists on its own method asks for it then.
         """
         # Else a server would get the password in the first packet just by proposing such a method.
-        plain = way.encode() in REVEALING and connection.password and not self._may_have(way.encode(), connection)
+        plain = (
+            way.encode() in REVEALING
+            and connection.password
+            and not self._may_have(way.encode(), connection)
+        )
         return _CACHING.decode() if plain else way
 
     def refuse(self, way: bytes, connection: Any) -> None:
@@ -177,7 +189,11 @@ class Trust:
                 "anyone on the network: give the account another login method (ALTER USER … IDENTIFIED …)"
             )
         clear = way in _CLEAR_TEXT
-        how = f"in clear text ({way.decode()})" if clear else f"itself ({way.decode()}, full authentication)"
+        how = (
+            f"in clear text ({way.decode()})"
+            if clear
+            else f"itself ({way.decode()}, full authentication)"
+        )
         condition = "over TLS" if clear else "if nobody else can answer in its place"
         raise ConfigError(
             f"the target {self._address} asks for the password {how}, but nothing has verified that it is the right "

@@ -199,14 +199,18 @@ def kind_of(version: str) -> Kind:
     return "tidb" if "tidb" in text else "mariadb" if "mariadb" in text else "mysql"
 
 
-def fetched(connection: Connection[Any], sql: str, arguments: Collection[Any] | None = None) -> list[tuple[Any, ...]]:
+def fetched(
+    connection: Connection[Any], sql: str, arguments: Collection[Any] | None = None
+) -> list[tuple[Any, ...]]:
     """Return all rows of a query; raise the driver's errors. With arguments ``%%`` is one ``%``."""
     with connection.cursor() as cursor:
         cursor.execute(sql, None if arguments is None else tuple(arguments))
         return list(cursor.fetchall())
 
 
-def set_session(connection: Connection[Any], version: str, downstream: Downstream, *, ddl: bool) -> None:
+def set_session(
+    connection: Connection[Any], version: str, downstream: Downstream, *, ddl: bool
+) -> None:
     """Set everything that the meaning of our statements depends on. Raise the driver's errors."""
     kind, query = kind_of(version), connection.query
     key = (downstream.address, downstream.user, version, ddl)
@@ -244,7 +248,9 @@ def set_session(connection: Connection[Any], version: str, downstream: Downstrea
     listed = ", ".join(f"'{setting.name}'" for setting in wanted)
     names = {
         text_of(name).lower()
-        for name, *_ in fetched(connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})")
+        for name, *_ in fetched(
+            connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})"
+        )
     }
     there = [setting for setting in wanted if setting.name in names]
     # Apart from those that need a right: one refusal has all of its statement set one by one.

@@ -58,7 +58,12 @@ class Reading:
     """One connection; `whose` names the server in messages: ``target`` or ``source``."""
 
     def __init__(
-        self, downstream: Downstream, password: str, whose: str, pace: Pace | None = None, doing: str = "comparing"
+        self,
+        downstream: Downstream,
+        password: str,
+        whose: str,
+        pace: Pace | None = None,
+        doing: str = "comparing",
     ) -> None:
         """Take the settings without connecting; `doing` says in messages what for."""
         # TIMESTAMP values are compared in UTC.
@@ -218,13 +223,16 @@ class ComparedTable:
         # The first look takes the table's lock, so that its structure stays from here on.
         where, names = "table_schema = %s AND table_name = %s", (found.schema, found.table)
         ((kind, collation),) = rows(
-            f"SELECT table_type, table_collation FROM information_schema.tables WHERE {where}", names
+            f"SELECT table_type, table_collation FROM information_schema.tables WHERE {where}",
+            names,
         )
         is_view = "VIEW" in text_of(kind).upper()
         if not is_view:
             rows(f"SELECT 1 FROM {in_query(self.name)} LIMIT %s", (1,))
         kind = self._reading.kind
-        shapes = tuple(_column_shape(kind, facts) for facts in columns_of(rows, [found]).get(found, ()))
+        shapes = tuple(
+            _column_shape(kind, facts) for facts in columns_of(rows, [found]).get(found, ())
+        )
         everywhere = {name for name, _ in self._of_tidb("is_global", where, names)}
         conditions = dict(self._of_tidb("predicate <> ''", where, names, "predicate"))
         # MariaDB has no indexes over expressions.
@@ -238,7 +246,9 @@ class ComparedTable:
             foreign[text_of(name)].append(text_of(column))
         return TableShape(
             kind=kind,
-            columns=shapes if is_view else _with_constants(self._reading, in_query(self.name), shapes),
+            columns=shapes
+            if is_view
+            else _with_constants(self._reading, in_query(self.name), shapes),
             indexes=tuple(
                 IndexShape(
                     name=name,
@@ -265,7 +275,8 @@ class ComparedTable:
         # An older TiDB has no such column, and no such indexes.
         with suppress(TableError):
             for name, value in self._reading.rows(
-                f"SELECT key_name, {shown} FROM information_schema.tidb_indexes WHERE {where} AND {which}", names
+                f"SELECT key_name, {shown} FROM information_schema.tidb_indexes WHERE {where} AND {which}",
+                names,
             ):
                 yield text_of(name), text_of(value)
 
@@ -273,7 +284,9 @@ class ComparedTable:
 
     def count(self) -> int:
         """Return the number of rows."""
-        ((rows,),) = self._reading.rows(f"SELECT COUNT(*) FROM {in_query(self.name)} WHERE %s", (1,))
+        ((rows,),) = self._reading.rows(
+            f"SELECT COUNT(*) FROM {in_query(self.name)} WHERE %s", (1,)
+        )
         self._reading.pace.spend(int(rows))
         return int(rows)
 
@@ -297,7 +310,9 @@ class ComparedTable:
 
     def keys_at(self, keys: Sequence[Key]) -> tuple[str, list[Any]]:
         """Return the query for the keys of these rows in hexadecimal digits, and its arguments."""
-        shown = ", ".join(f"HEX({column.form.fetched.replace('{}', _name_of(column))})" for column in self._key())
+        shown = ", ".join(
+            f"HEX({column.form.fetched.replace('{}', _name_of(column))})" for column in self._key()
+        )
         where, arguments = among(self._key(), keys)
         return f"SELECT {shown} FROM {in_query(self.name)} WHERE {where}", arguments
 
@@ -319,11 +334,16 @@ class ComparedTable:
         sums = ", ".join(_TOTAL.format(part) for part in ("LEFT(h, 15)", "SUBSTRING(h, 16, 15)"))
         bucket = "IFNULL(CAST(CONV(SUBSTRING(h, 31, 2), 16, 10) AS UNSIGNED), 256)"
         found = self._reading.rows(
-            f"SELECT {bucket} AS b, COUNT(*), COUNT(h), {sums} FROM ({self._hashed('%s')}) AS hashed GROUP BY b", (1,)
+            f"SELECT {bucket} AS b, COUNT(*), COUNT(h), {sums} FROM ({self._hashed('%s')}) AS hashed GROUP BY b",
+            (1,),
         )
         self._reading.pace.spend(sum(int(row[1]) for row in found))
         return {
-            int(number): Digest(rows=int(rows), sums=tuple(int(each or 0) for each in totals), is_whole=rows == hashed)
+            int(number): Digest(
+                rows=int(rows),
+                sums=tuple(int(each or 0) for each in totals),
+                is_whole=rows == hashed,
+            )
             for number, rows, hashed, *totals in found
         }
 
@@ -349,7 +369,11 @@ class ComparedTable:
             # larger than the server computes with must not look like one either: it makes the whole
             # hash NULL.
             shown = f"SHA2({text}, 256)" if form.is_wide else f"CONCAT(LENGTH({text}), ':', {text})"
-            parts.append(f"IFNULL({text}, 'N'), ';'" if form.is_plain else f"IF({name} IS NULL, 'N', {shown})")
+            parts.append(
+                f"IFNULL({text}, 'N'), ';'"
+                if form.is_plain
+                else f"IF({name} IS NULL, 'N', {shown})"
+            )
         return f"SHA2(CONCAT({', '.join(parts)}), 256)" if parts else "SHA2('', 256)"
 
     def _hashed(self, where: str) -> str:
@@ -367,7 +391,9 @@ class ComparedTable:
                 long = f"CONCAT('#', {head}, '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"
                 text = f"IF(LENGTH({text}) <= {FEW_BYTES}, CONCAT('=', {text}), {long})"
             shown.append(text)
-        return self._reading.raw(f"SELECT {', '.join(shown)} FROM {in_query(self.name)} WHERE {where}", arguments)
+        return self._reading.raw(
+            f"SELECT {', '.join(shown)} FROM {in_query(self.name)} WHERE {where}", arguments
+        )
 
 
 def _column_shape(kind: str, facts: ColumnFacts) -> ColumnShape:
@@ -404,8 +430,13 @@ def among(key: Sequence[SideColumn], keys: Sequence[Key]) -> tuple[str, list[Any
     """
     conditions, arguments = [], list[Any]()
     for each in keys:
-        parts = [_value_of(column, value, foreign="NULL") for column, value in zip(key, each, strict=True)]
-        equal = (f"{_name_of(column)} = {value}" for column, (value, _) in zip(key, parts, strict=True))
+        parts = [
+            _value_of(column, value, foreign="NULL")
+            for column, value in zip(key, each, strict=True)
+        ]
+        equal = (
+            f"{_name_of(column)} = {value}" for column, (value, _) in zip(key, parts, strict=True)
+        )
         conditions.append(f"({' AND '.join(equal)})")
         arguments += [argument for _, some in parts for argument in some]
     # An argument in any case, see `range_of`.
@@ -417,7 +448,9 @@ def from_hex(row: Iterable[Any]) -> Key:
     return tuple(bytes.fromhex(text_of(value)) for value in row)
 
 
-def boundary(reading: Reading, name: TableName, key: Sequence[SideColumn], keys: KeyRange, rows: int) -> Key | None:
+def boundary(
+    reading: Reading, name: TableName, key: Sequence[SideColumn], keys: KeyRange, rows: int
+) -> Key | None:
     """Return the key of a range's row number `rows`, from 1; None if it has fewer."""
     where, arguments = range_of(key, keys)
     shown = ", ".join(column.form.fetched.replace("{}", _name_of(column)) for column in key)
@@ -452,7 +485,9 @@ def _value_of(column: SideColumn, value: bytes, *, foreign: str) -> tuple[str, l
     return f"_{charset} x'{content.hex()}'" if charset == column.form.charset else foreign, []
 
 
-def _beyond(key: list[tuple[SideColumn, bytes]], way: str, *, inclusive: bool) -> tuple[str, list[Any]]:
+def _beyond(
+    key: list[tuple[SideColumn, bytes]], way: str, *, inclusive: bool
+) -> tuple[str, list[Any]]:
     """Return the condition that a row's key lies beyond a key, in one way."""
     (column, value), *rest = key
     # Any border does for a side that cannot hold the value, if each row is on one side of it.
@@ -461,10 +496,16 @@ def _beyond(key: list[tuple[SideColumn, bytes]], way: str, *, inclusive: bool) -
         return f"{name} {way}{'=' if inclusive else ''} {border}", arguments
     inner, values = _beyond(rest, way, inclusive=inclusive)
     # The first part lets the server use an index; the second decides about the border itself.
-    return f"{name} {way}= {border} AND ({name} {way} {border} OR ({inner}))", [*arguments, *arguments, *values]
+    return f"{name} {way}= {border} AND ({name} {way} {border} OR ({inner}))", [
+        *arguments,
+        *arguments,
+        *values,
+    ]
 
 
-def _with_constants(reading: Reading, table: str, columns: Sequence[ColumnShape]) -> tuple[ColumnShape, ...]:
+def _with_constants(
+    reading: Reading, table: str, columns: Sequence[ColumnShape]
+) -> tuple[ColumnShape, ...]:
     """Return a table's columns with constant defaults, read as values. `table`: its quoted name.
 
     What servers show of a default is not exact: MySQL and MariaDB show '?' for a character beyond
@@ -540,23 +581,32 @@ class ExportedTable:
     def find_key(self) -> None:
         """Find the columns for ranges in storage order; a table without them is read in one."""
         try:
-            self._reading.rows(f"SELECT {quote(_ROW_ID.name)} FROM {in_query(self.name)} LIMIT %s", (1,))
+            self._reading.rows(
+                f"SELECT {quote(_ROW_ID.name)} FROM {in_query(self.name)} LIMIT %s", (1,)
+            )
         except TableError:
             shape = ComparedTable(self._reading, self.name).structure()
             layout = layout_of(shape, shape).sides[0] if shape is not None else None
-            self.key = tuple(layout.columns[place] for place in layout.key) if layout is not None else ()
+            self.key = (
+                tuple(layout.columns[place] for place in layout.key) if layout is not None else ()
+            )
         else:
             self.key = (_ROW_ID,)
 
     def row_bytes(self, columns: Sequence[TableColumn]) -> float:
         """Return about how many bytes a row has; at least 1."""
         found = list(self._read(columns, "%s LIMIT %s", (1, _LOOKED_AT)))
-        return max(1.0, sum(len(value or b"") for row in found for value in row) / max(1, len(found)))
+        return max(
+            1.0, sum(len(value or b"") for row in found for value in row) / max(1, len(found))
+        )
 
     def ranges(self, rows: int) -> Iterator[KeyRange]:
         """Yield ranges of about so many rows, which together hold all rows, each once."""
         keys = KeyRange()
-        while self.key and (end := boundary(self._reading, self.name, self.key, keys, rows)) is not None:
+        while (
+            self.key
+            and (end := boundary(self._reading, self.name, self.key, keys, rows)) is not None
+        ):
             yield keys.before(end)
             keys = KeyRange(above=(end,))
         yield keys
@@ -569,11 +619,18 @@ class ExportedTable:
         """Return the same of the rows whose keys the server finds equal to one of these."""
         return self._read(columns, *among(self.key, keys))
 
-    def _read(self, columns: Sequence[TableColumn], where: str, arguments: Sequence[object]) -> Iterator[Row]:
+    def _read(
+        self, columns: Sequence[TableColumn], where: str, arguments: Sequence[object]
+    ) -> Iterator[Row]:
         # Of a large FLOAT by itself TiDB shows six digits, of one as a DOUBLE all.
-        exact = (f"{quote(each.name)} + 0e0" if each.type == "FLOAT" else quote(each.name) for each in columns)
+        exact = (
+            f"{quote(each.name)} + 0e0" if each.type == "FLOAT" else quote(each.name)
+            for each in columns
+        )
         shown = ", ".join(exact).replace("%", "%%")
-        return self._reading.raw(f"SELECT {shown} FROM {in_query(self.name)} WHERE {where}", arguments)
+        return self._reading.raw(
+            f"SELECT {shown} FROM {in_query(self.name)} WHERE {where}", arguments
+        )
 
     def _shown(self, sql: str) -> str:
         ((_, statement, *_),) = list(self._reading.raw(sql))

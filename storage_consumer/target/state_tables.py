@@ -62,7 +62,17 @@ IDENTITY = ("table_dir", "version", "checksum")
 EVERY_TABLE = ""
 """The key in ``table_writes`` of a note that holds for every table."""
 QUARANTINE_VALUES = (
-    *("table_key", "digest", "schema_name", "table_name", "version", "commit_ts", "path", "row_in_file", "row_key"),
+    *(
+        "table_key",
+        "digest",
+        "schema_name",
+        "table_name",
+        "version",
+        "commit_ts",
+        "path",
+        "row_in_file",
+        "row_key",
+    ),
     *("key_columns", "written_columns", "image", "line", "held_before", "reason", "error_number"),
 )
 """The columns of a quarantined row that the writer fills in."""
@@ -79,7 +89,9 @@ class StateTables:
         """Define the tables in the state schema called `schema`."""
         self.metadata = MetaData(schema=schema)
         self.version = self._table("version", _id("id"), _integer("version"))
-        self.lease = self._table("lease", _id("id"), _name("holder"), _tso("epoch"), _moment("expires_at"))
+        self.lease = self._table(
+            "lease", _id("id"), _name("holder"), _tso("epoch"), _moment("expires_at")
+        )
         # The feed's one row: its bucket, and how far all of it is.
         self.feed = self._table(
             "feed",
@@ -100,7 +112,9 @@ class StateTables:
             _flag("follows"),
             _text("error"),
         )
-        self.files = self._table("file_progress", _key("stream", _STREAM), _tso("done_upto"), _tso("left_out"))
+        self.files = self._table(
+            "file_progress", _key("stream", _STREAM), _tso("done_upto"), _tso("left_out")
+        )
         # One row per `CHUNK` consecutive numbers of a file sequence: a digest of each finished
         # file. As many as a chunk has numbers, of one width: a number's place is its remainder.
         self.digests = self._table(
@@ -109,7 +123,9 @@ class StateTables:
             _number("chunk"),
             Column("digests", VARBINARY(CHUNK * WIDTH), nullable=False),
         )
-        self.targets = self._table("table_targets", _key("table_key"), _name("target_schema"), _name("target_table"))
+        self.targets = self._table(
+            "table_targets", _key("table_key"), _name("target_schema"), _name("target_table")
+        )
         self.keys = self._table("table_keys", _key("table_key"), _long("unique_keys"))
         self.writes = self._table("table_writes", _key("table_key"), _tso("upto"))
         self.slots = self._table(
@@ -247,11 +263,22 @@ class StateTables:
         )
         # The one row with what the writer last said of itself; and one row per minute: how far the
         # feed was, and what was done.
-        self.report = self._table("report", _id("id"), _tso("epoch"), _moment("written_at"), _long("document"))
+        self.report = self._table(
+            "report", _id("id"), _tso("epoch"), _moment("written_at"), _long("document")
+        )
         self.minutes = self._table(
             "report_minutes",
             _number("minute"),
-            *map(_tso, ("checkpoint", "checkpoint_running", "storage_checkpoint", "row_changes", "statements")),
+            *map(
+                _tso,
+                (
+                    "checkpoint",
+                    "checkpoint_running",
+                    "storage_checkpoint",
+                    "row_changes",
+                    "statements",
+                ),
+            ),
         )
 
     def added(self) -> Iterator[tuple[Table, Column[Any]]]:
@@ -270,7 +297,9 @@ class StateTables:
         """Query document and outcome of `verify`'s results by name, without dropped tables."""
         kept, progress = self.verified.c, self.tables.c
         gone = and_(progress.table_key == kept.table_key, progress.state == TableState.DROPPED)
-        query = select(kept.document, kept.outcome).where(~select(progress.table_key).where(gone).exists())
+        query = select(kept.document, kept.outcome).where(
+            ~select(progress.table_key).where(gone).exists()
+        )
         return query.order_by(kept.schema_name, kept.table_name)
 
     def for_tasks(self) -> TaskStatements:
@@ -280,7 +309,9 @@ class StateTables:
         loads = self.loads
         of_load = loads.c.table_key == bindparam("of")
         # With `attempt` and `finished`, one locked read answers all that a transaction asks.
-        fence = select(slots.c.epoch, slots.c.window_id, slots.c.attempt, slots.c.finished).where(of_slot)
+        fence = select(slots.c.epoch, slots.c.window_id, slots.c.attempt, slots.c.finished).where(
+            of_slot
+        )
         moved = insert(progress).values(
             table_key=bindparam("of"),
             schema_name=bindparam("in_schema"),
@@ -301,27 +332,39 @@ class StateTables:
             "held_before": case((same, kept.c.held_before), else_=new.inserted.held_before)
         }
         changed |= {
-            name: new.inserted[name] for name in QUARANTINE_VALUES if name not in ("table_key", "digest", "held_before")
+            name: new.inserted[name]
+            for name in QUARANTINE_VALUES
+            if name not in ("table_key", "digest", "held_before")
         }
         # Updates compare nothing: the transaction has read and judged the row under a lock.
         return TaskStatements(
             lock_slot=_template(fence.with_for_update()),
             claim_slot=_template(update(slots).where(of_slot).values(attempt=bindparam("by"))),
             close_slot=_template(update(slots).where(of_slot).values(finished=text("1"))),
-            lock_checkpoint=_template(select(progress.c.checkpoint).where(of_table).with_for_update()),
+            lock_checkpoint=_template(
+                select(progress.c.checkpoint).where(of_table).with_for_update()
+            ),
             store_checkpoint=_template(moved.on_duplicate_key_update(checkpoint=bindparam("upto"))),
             lock_load=_template(select(loads.c.done).where(of_load).with_for_update()),
             store_load=_template(update(loads).where(of_load).values(done=bindparam("upto"))),
             open_entries=_template(select(kept.c.digest).where(of_entries)),
             lock_entries=_template(select(kept.c.digest).where(of_entries).with_for_update()),
-            put_entry=_template(new.on_duplicate_key_update([*changed.items(), ("last_seen", now)])),
-            remove_entries=_template(delete(kept).where(of_entries)) + f" AND {kept.c.digest.name} IN (%(digests)s)",
+            put_entry=_template(
+                new.on_duplicate_key_update([*changed.items(), ("last_seen", now)])
+            ),
+            remove_entries=_template(delete(kept).where(of_entries))
+            + f" AND {kept.c.digest.name} IN (%(digests)s)",
         )
 
     def _table(self, name: str, *columns: Column[Any] | UniqueConstraint) -> Table:
         # By bytes: keys are folded already, and paths that differ in case are different files.
         return Table(
-            name, self.metadata, *columns, mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin"
+            name,
+            self.metadata,
+            *columns,
+            mysql_engine="InnoDB",
+            mysql_charset="utf8mb4",
+            mysql_collate="utf8mb4_bin",
         )
 
 

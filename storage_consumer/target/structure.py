@@ -42,7 +42,13 @@ from storage_consumer.target.existing_names import (
     text_of,
     to_integers,
 )
-from storage_consumer.target.mysql_errors import DRIVER_FAULTS, described, is_denied, number_of, translated
+from storage_consumer.target.mysql_errors import (
+    DRIVER_FAULTS,
+    described,
+    is_denied,
+    number_of,
+    translated,
+)
 from storage_consumer.target.rights import all_rights, remedy, state_remedy
 from storage_consumer.target.session_settings import fetched, kind_of
 from storage_consumer.target.state_tables import as_text, put, state_tables
@@ -103,10 +109,15 @@ class TargetSession:
 
     def server_info(self) -> ServerInfo:
         """Return what the server is. Raise `ConfigError` or `TargetUnavailable`."""
-        version, packet, local = self.rows("SELECT VERSION(), @@max_allowed_packet, @@local_infile")[0]
+        version, packet, local = self.rows(
+            "SELECT VERSION(), @@max_allowed_packet, @@local_infile"
+        )[0]
         text = str(version)
         return ServerInfo(
-            server_type=kind_of(text), version=text, max_packet=int(packet), load_data=str(local).upper() in ("1", "ON")
+            server_type=kind_of(text),
+            version=text,
+            max_packet=int(packet),
+            load_data=str(local).upper() in ("1", "ON"),
         )
 
     @cached_property
@@ -131,7 +142,9 @@ def keys_of(table: TargetTable) -> list[str]:
         # Sorted: in which order a key names its columns changes nothing about what is unique.
         lines.append(f"unique key over {', '.join(sorted(parts))}")
     lines += [
-        f"collation {c.collation} of {c.name}" for c in table.columns if c.collation and folded_name(c.name) in named
+        f"collation {c.collation} of {c.name}"
+        for c in table.columns
+        if c.collation and folded_name(c.name) in named
     ]
     return sorted({_line(line) for line in lines})
 
@@ -149,12 +162,16 @@ def key_drift(noted: Iterable[str], table: TargetTable) -> str:
     """Return what the table has beyond the noted keys, or ""; collations count if noted."""
     known, now = set(noted), keys_of(table)
     passed_over = set() if _KNOWS_EXPRESSIONS in known else set(_over_expressions(table))
-    new_keys = [line for line in now if line.startswith("unique") and line not in known | passed_over]
+    new_keys = [
+        line for line in now if line.startswith("unique") and line not in known | passed_over
+    ]
     # Only columns that were noted: a new key is reported as a whole, whatever its collations.
     before = dict(_collation(line) for line in known if line.startswith("collation"))
     collations = [(line, *_collation(line)) for line in now if line.startswith("collation")]
     other = [
-        f"{line} instead of {was}" for line, name, now_is in collations if (was := before.get(name, now_is)) != now_is
+        f"{line} instead of {was}"
+        for line, name, now_is in collations
+        if (was := before.get(name, now_is)) != now_is
     ]
     return "; ".join(new_keys + other)
 
@@ -291,7 +308,11 @@ class ColumnFacts(NamedTuple):
         if "VIRTUAL" in flags:
             return "VIRTUAL"
         is_stored = "STORED" in flags or "PERSISTENT" in flags
-        return "STORED" if is_stored or (self.has_expression and "DEFAULT_GENERATED" not in flags) else ""
+        return (
+            "STORED"
+            if is_stored or (self.has_expression and "DEFAULT_GENERATED" not in flags)
+            else ""
+        )
 
 
 class IndexPart(NamedTuple):
@@ -353,7 +374,9 @@ def index_parts_of(
 def _where(names: Collection[TableName]) -> tuple[str, list[str]]:
     """Return the condition, with arguments, for rows of information_schema about these tables."""
     pairs = ", ".join(["(%s, %s)"] * len(names))
-    return f"(table_schema, table_name) IN ({pairs})", [part for name in names for part in (name.schema, name.table)]
+    return f"(table_schema, table_name) IN ({pairs})", [
+        part for name in names for part in (name.schema, name.table)
+    ]
 
 
 def _table(schema: Any, table: Any) -> TableName:
@@ -377,13 +400,19 @@ class TargetStructure(TargetSession):
     def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:
         """Return noted keys by folded name of table; empty if the state schema does not exist."""
         keys = {key_of(name): name.folded() for name in names}
-        there = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+        there = (
+            "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+        )
         notes = self._notes
         # Asked first: before the first start there is no state schema, and a refused query would
         # close the connection.
         if not keys or not self.rows(there, (notes.schema, notes.name)):
             return {}
-        rows = self.rows(*as_text(select(notes.c.table_key, notes.c.unique_keys).where(notes.c.table_key.in_(keys))))
+        rows = self.rows(
+            *as_text(
+                select(notes.c.table_key, notes.c.unique_keys).where(notes.c.table_key.in_(keys))
+            )
+        )
         return {keys[str(key)]: str(lines).split("\n") for key, lines in rows if str(key) in keys}
 
     def forget(self, names: Iterable[TableName]) -> None:
@@ -408,7 +437,9 @@ class TargetStructure(TargetSession):
         tables = self.read(wanted)
         known = self.noted(tables)
         return {
-            name: replace(table, key_drift=key_drift(known[name], table)) if name in known else table
+            name: replace(table, key_drift=key_drift(known[name], table))
+            if name in known
+            else table
             for name, table in tables.items()
         }
 
@@ -416,7 +447,9 @@ class TargetStructure(TargetSession):
         """Return `describe` without comparing noted keys; skip databases (empty table name)."""
         names = sorted({name for name in wanted if name.table})
         # Exact names first: the server finds them at once, while a caseless search scans all.
-        found = self._read_all([name for name in names if not (is_far(name.schema) or is_far(name.table))])
+        found = self._read_all(
+            [name for name in names if not (is_far(name.schema) or is_far(name.table))]
+        )
         if missing := [name for name in names if name.folded() not in found]:
             # In another case, as servers that compare names by case may have it.
             spelled = self.existing(missing)
@@ -428,7 +461,9 @@ class TargetStructure(TargetSession):
                     views = "SELECT 1 FROM information_schema.views WHERE table_schema = %s AND table_name = %s"
                     is_view = bool(self.rows(views, [name.schema, name.table]))
                     why = "" if is_view else all_rights(self.rows, name.schema)
-                    found[folded] = TargetTable(name=name, columns=(), unique_keys=(), is_view=is_view, unseen=why)
+                    found[folded] = TargetTable(
+                        name=name, columns=(), unique_keys=(), is_view=is_view, unseen=why
+                    )
         return found
 
     def _read_all(self, names: list[TableName]) -> dict[TableName, TargetTable]:
@@ -440,10 +475,17 @@ class TargetStructure(TargetSession):
             query = self.rows
             columns = columns_of(query, some)
             indexes = index_parts_of(query, some, shows_expressions=self._has_expressions)
-            seen = query(f"SELECT table_schema, table_name FROM information_schema.views WHERE {where}", arguments)
+            seen = query(
+                f"SELECT table_schema, table_name FROM information_schema.views WHERE {where}",
+                arguments,
+            )
             views = {_table(*row) for row in seen}
             for name, facts in columns.items():
-                keys = [_unique_key(parts) for parts in indexes.get(name, {}).values() if parts[0].is_unique]
+                keys = [
+                    _unique_key(parts)
+                    for parts in indexes.get(name, {}).values()
+                    if parts[0].is_unique
+                ]
                 found[name.folded()] = TargetTable(
                     name=name,
                     columns=tuple(map(_column, facts)),
@@ -482,7 +524,11 @@ class TargetStructure(TargetSession):
     def _definition(self, name: TableName) -> bytes:
         """Return SHOW CREATE as bytes, which binary defaults require, or nothing."""
         # For a database `qualified` ends in the empty name of a table, .``, which is cut off.
-        sql = f"SHOW CREATE TABLE {qualified(name)}" if name.table else f"SHOW CREATE DATABASE {qualified(name)[:-3]}"
+        sql = (
+            f"SHOW CREATE TABLE {qualified(name)}"
+            if name.table
+            else f"SHOW CREATE DATABASE {qualified(name)[:-3]}"
+        )
         try:
             with self.live().undecoded() as connection, connection.cursor() as cursor:
                 cursor.execute(sql)
@@ -512,9 +558,7 @@ class TargetStructure(TargetSession):
             foreign = [(_folded(table), _folded(key)) for table, key in query(keys, (name.schema,))]
         collation = ""
         if changes_defaults(found):
-            options = (
-                "SELECT table_collation FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-            )
+            options = "SELECT table_collation FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
             collation = "".join(text_of(one) for (one,) in query(options, place))
         # Only texts can hold fractions: the servers convert all other values alike.
         texts = {column.name for column in columns if column.collation}
@@ -522,7 +566,9 @@ class TargetStructure(TargetSession):
         return PartNames(
             columns=frozenset(folded_name(column.name) for column in columns),
             generated=frozenset(
-                folded_name(c.name) for c in columns if c.has_expression and has_words(found, "PRIMARY")
+                folded_name(c.name)
+                for c in columns
+                if c.has_expression and has_words(found, "PRIMARY")
             ),
             indexes=frozenset(self._index_columns(name)),
             foreign_keys=frozenset(key for table, key in foreign if table == own),
@@ -540,7 +586,10 @@ class TargetStructure(TargetSession):
     def _index_columns(self, name: TableName) -> dict[str, list[str]]:
         """Return a table's indexes with columns, folded; `name`: in the target's spelling."""
         indexes = index_parts_of(self.rows, [name], shows_expressions=False).get(name, {})
-        return {folded_name(index): [folded_name(part.column) for part in parts] for index, parts in indexes.items()}
+        return {
+            folded_name(index): [folded_name(part.column) for part in parts]
+            for index, parts in indexes.items()
+        }
 
     def _is_scattered(self, name: TableName) -> bool:
         """Return whether rows are in other partitions than at the source: KEY, HASH of NULL."""
@@ -550,9 +599,7 @@ class TargetStructure(TargetSession):
         )
         for method, expression in self.rows(methods, (name.schema, name.table)):
             by = _folded(method or "").upper()
-            of_null = (
-                f"SELECT 1 FROM {in_query(name)} WHERE ({text_of(expression).replace('%', '%%')}) IS NULL LIMIT %s"
-            )
+            of_null = f"SELECT 1 FROM {in_query(name)} WHERE ({text_of(expression).replace('%', '%%')}) IS NULL LIMIT %s"
             # By HASH all servers put numbers alike, but not those rows whose expression is NULL.
             if by in _OTHER_METHODS or (by == "HASH" and self.rows(of_null, (1,))):
                 return True
@@ -562,10 +609,14 @@ class TargetStructure(TargetSession):
         """Return whether a text column holds a number with a fraction or an exponent."""
         found = f"SELECT 1 FROM {in_query(name)} WHERE {quote(column).replace('%', '%%')} REGEXP %s LIMIT 1"
         # Zeros after the point are no fraction.
-        number = r"^[[:space:]]*[-+]?([0-9]*[.][0-9]*[1-9]|([0-9]+[.]?[0-9]*|[.][0-9]+)[eE][-+]?[0-9])"
+        number = (
+            r"^[[:space:]]*[-+]?([0-9]*[.][0-9]*[1-9]|([0-9]+[.]?[0-9]*|[.][0-9]+)[eE][-+]?[0-9])"
+        )
         return bool(self.rows(found, (number,)))
 
-    def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:
+    def foreign_keys(
+        self, names: Sequence[TableName]
+    ) -> tuple[list[ForeignKey], dict[str, list[str]]]:
         """Return foreign keys of and to these tables; and the first one's indexes, folded."""
         wanted = {name.folded() for name in names}
         columns: dict[tuple[TableName, str], list[tuple[str, TableName, str]]] = {}
@@ -573,7 +624,9 @@ class TargetStructure(TargetSession):
         for row in self.rows(_KEY_COLUMNS, ()):
             key, schema, table, column, other_schema, other_table, other_column = map(text_of, row)
             other = _table(other_schema, other_table).folded()
-            columns.setdefault((_table(schema, table), key), []).append((column, other, folded_name(other_column)))
+            columns.setdefault((_table(schema, table), key), []).append(
+                (column, other, folded_name(other_column))
+            )
         keys = []
         for (table_name, key), its in columns.items():
             pairs = {(table_name.folded(), folded_name(column)) for column, _, _ in its} | {
@@ -618,7 +671,10 @@ def _column(facts: ColumnFacts) -> TargetColumn:
         generated=facts.generated,
         binary_collation=not collation or collation == "binary" or collation.endswith("_bin"),
         # MariaDB has it in the names; MySQL's collations of Unicode 9 do not pad either.
-        pads=bool(collation) and collation != "binary" and "nopad" not in collation and "_0900_" not in collation,
+        pads=bool(collation)
+        and collation != "binary"
+        and "nopad" not in collation
+        and "_0900_" not in collation,
         collation=collation,
         digits=facts.fraction if facts.scale is None else facts.scale,
         length=facts.length,
@@ -630,10 +686,13 @@ def _unique_key(parts: Sequence[IndexPart]) -> UniqueKey | str:
     """Return a unique index of these parts; of those with expressions, what all are over."""
     if any(part.is_expression for part in parts):
         return ", ".join(
-            f"({part.column})" if part.is_expression else quote(folded_name(part.column)) for part in parts
+            f"({part.column})" if part.is_expression else quote(folded_name(part.column))
+            for part in parts
         )
     return UniqueKey(
-        name=parts[0].name, columns=tuple(part.column for part in parts), prefixes=tuple(part.prefix for part in parts)
+        name=parts[0].name,
+        columns=tuple(part.column for part in parts),
+        prefixes=tuple(part.prefix for part in parts),
     )
 
 

@@ -87,7 +87,9 @@ class FencedConnection:
             return body()
 
         # The claim holds once its commit is known; until then a retry may have to claim again.
-        written = self._in_transaction(f"writing {work.name}", work.name.schema, fenced, f"table resume {_flag(work)}")
+        written = self._in_transaction(
+            f"writing {work.name}", work.name.schema, fenced, f"table resume {_flag(work)}"
+        )
         self._claimed = True
         return written
 
@@ -107,7 +109,9 @@ class FencedConnection:
                 self.query("COMMIT")
             except (pymysql.err.MySQLError, OSError, EOFError) as fault:
                 if why := self._recover(fault, tries, doing, schema):
-                    raise RowRefused(f"{why}, then start again, or run `storage-consumer {command}`") from fault
+                    raise RowRefused(
+                        f"{why}, then start again, or run `storage-consumer {command}`"
+                    ) from fault
             # A value that is not of its column's kind stays so, whatever is tried.
             except ValueError as fault:
                 self._rollback()
@@ -244,4 +248,8 @@ def _pause(tries: int, base: float) -> None:
 
 def _flag(work: TablePlan) -> str:
     """Return ``--table NAME`` for a shell, by the source's name, which has the known spelling."""
-    return table_flag(work.name) if key_of(work.name) == work.table_key else f"--table {shell_word(work.table_key)}"
+    return (
+        table_flag(work.name)
+        if key_of(work.name) == work.table_key
+        else f"--table {shell_word(work.table_key)}"
+    )

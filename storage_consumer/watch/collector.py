@@ -83,8 +83,12 @@ METRICS: dict[str, Metric] = {
         "health",
     ),
     "phase": _gauge("1 for what the process is doing, 0 for all else.", "phase"),
-    "writer": _gauge("1 if this process has the lease, 0 if not, or if it could not renew it in time."),
-    "lease_epoch": _gauge("Epoch of the lease that this process has or had; it grows with each take-over. 0 for none."),
+    "writer": _gauge(
+        "1 if this process has the lease, 0 if not, or if it could not renew it in time."
+    ),
+    "lease_epoch": _gauge(
+        "Epoch of the lease that this process has or had; it grows with each take-over. 0 for none."
+    ),
     "leases_acquired_total": _counter("How often this process has acquired the lease."),
     "retrying_seconds": _gauge(
         "For how long the round has been retried because something does not answer; 0 if it is not."
@@ -99,7 +103,9 @@ METRICS: dict[str, Metric] = {
     "source_checkpoint_timestamp_seconds": _gauge(
         "Time of the bucket's checkpoint-ts as it was last read, since 1970-01-01 UTC. Absent before it is read."
     ),
-    "lag_seconds": _gauge(f"Time since `checkpoint_timestamp_seconds`, by this machine's clock. {_ABSENT}"),
+    "lag_seconds": _gauge(
+        f"Time since `checkpoint_timestamp_seconds`, by this machine's clock. {_ABSENT}"
+    ),
     "running_lag_seconds": _gauge(f"Time since `running_checkpoint_timestamp_seconds`. {_ABSENT}"),
     "source_lag_seconds": _gauge(
         "How old the bucket's checkpoint-ts was when it was last read, at the beginning of a round: what TiCDC itself is behind. It is "
@@ -115,7 +121,9 @@ METRICS: dict[str, Metric] = {
     "rows_written_total": _counter(
         "Rows written or deleted in the target, after folding; counted at the end of a round."
     ),
-    "rows_per_second_limit": _gauge("Most rows to write per second, over all tasks; 0 for any number."),
+    "rows_per_second_limit": _gauge(
+        "Most rows to write per second, over all tasks; 0 for any number."
+    ),
     "files_read_total": _counter("Data files read, those of the running round included."),
     "read_bytes_total": _counter("Size of the data files read; counted at the end of a round."),
     "ddl_statements_total": _counter("DDL statements executed; counted at the end of a round."),
@@ -123,17 +131,23 @@ METRICS: dict[str, Metric] = {
         "Rows, statements and objects skipped, by reason; counted at the end of a round.", "reason"
     ),
     "rounds_total": _counter("Rounds that ended."),
-    "round_duration_seconds": Metric(kind="histogram", meaning="Duration of the rounds that ended."),
+    "round_duration_seconds": Metric(
+        kind="histogram", meaning="Duration of the rounds that ended."
+    ),
     "stage_seconds_total": _counter(
         "Time that rounds spent polling the bucket, planning, on rows, on DDL and storing checkpoints; counted at the end of a round.",
         "stage",
     ),
-    "last_round_timestamp_seconds": _gauge("When the last round ended, since 1970-01-01 UTC; 0 before the first."),
+    "last_round_timestamp_seconds": _gauge(
+        "When the last round ended, since 1970-01-01 UTC; 0 before the first."
+    ),
     "round_running": _gauge("1 while a round applies changes, else 0."),
     "round_seconds": _gauge("For how long the running round has been applying; 0 between rounds."),
     "round_files": _gauge("Files that the running round has to read; 0 between rounds."),
     "round_files_done": _gauge("Files of these that are read."),
-    "round_statements": _gauge("DDL statements that the running round has to run; 0 between rounds."),
+    "round_statements": _gauge(
+        "DDL statements that the running round has to run; 0 between rounds."
+    ),
     "round_statements_done": _gauge("Statements of these that are done."),
     "pending_files": _gauge(
         "Files with rows beyond the storage checkpoint, or not yet read, at the end of the last round."
@@ -156,7 +170,8 @@ METRICS: dict[str, Metric] = {
         "kind",
     ),
     "table_halted": _gauge(
-        "1 for a halted table; only halted tables have it, at most as many as `--metrics-tables`.", "table"
+        "1 for a halted table; only halted tables have it, at most as many as `--metrics-tables`.",
+        "table",
     ),
     "table_quarantined_rows": _gauge(
         f"Rows in the quarantine at the end of the last round, by table; only tables with any have it. All others are `{OTHERS}`.",
@@ -176,14 +191,18 @@ METRICS: dict[str, Metric] = {
         "outcome",
     ),
     "statements_running": _gauge("DDL statements that run on the target now."),
-    "statement_seconds": _gauge("For how long the oldest of them has been running; 0 if there is none."),
+    "statement_seconds": _gauge(
+        "For how long the oldest of them has been running; 0 if there is none."
+    ),
     "memory_bytes": _gauge(
         "Resident memory of the `driver` (this process), the `jvm`, Spark's Python `worker` processes and `other` children. "
         "Pages that processes share count in each. Linux only.",
         "process",
     ),
     "processes": _gauge("Number of these processes.", "process"),
-    "target_connections": _gauge("TCP connections of these processes to the target's port. Linux only."),
+    "target_connections": _gauge(
+        "TCP connections of these processes to the target's port. Linux only."
+    ),
 }
 """Name without `PREFIX` → the metric. A test compares it with a scrape."""
 
@@ -213,11 +232,16 @@ class TableSeries:
         if last is not self._last:
             first = {table.table: _FIRST.get(table.state, 0) for table in last.tables}
             names = nlargest(
-                self._most, rows.keys() | first.keys(), key=lambda name: (first.get(name, 0), rows.get(name, 0), name)
+                self._most,
+                rows.keys() | first.keys(),
+                key=lambda name: (first.get(name, 0), rows.get(name, 0), name),
             )
             self._last, self._labels = last, frozenset(names)
             self._rows.update(
-                _by_label({name: count - self._seen.get(name, 0) for name, count in rows.items()}, self._labels)
+                _by_label(
+                    {name: count - self._seen.get(name, 0) for name, count in rows.items()},
+                    self._labels,
+                )
             )
             self._seen = dict(rows)
         named = self._labels
@@ -225,7 +249,11 @@ class TableSeries:
         own = {table.table: table.checkpoint for table in last.tables}
         reached = {name: own.get(name, last.checkpoint_running) for name in named}
         checkpoints = {name: physical_ms(tso) / 1000 for name, tso in reached.items() if tso}
-        rest = [table.checkpoint for table in last.tables if table.table not in named and table.checkpoint]
+        rest = [
+            table.checkpoint
+            for table in last.tables
+            if table.table not in named and table.checkpoint
+        ]
         has_others = rest or sum(last.states.values()) > len(named)
         if has_others and (lowest := min(rest, default=last.checkpoint_running)):
             checkpoints[OTHERS] = physical_ms(lowest) / 1000
@@ -237,7 +265,9 @@ class TableSeries:
             "table_halted": dict.fromkeys(halted, 1.0),
             "table_quarantined_rows": _by_label(last.quarantined, named),
             "table_checkpoint_timestamp_seconds": checkpoints,
-            "table_lag_seconds": {name: max(0.0, facts.now - at) for name, at in checkpoints.items()},
+            "table_lag_seconds": {
+                name: max(0.0, facts.now - at) for name, at in checkpoints.items()
+            },
             "table_rows_total": shown | {OTHERS: float(self._rows[OTHERS])},
         }
 
@@ -273,7 +303,11 @@ class Processes:
 
 def processes(port: int) -> Processes:
     """Return this process and those it started, from Linux's /proc; `port`: the target's."""
-    own, children, found = os.getpid(), defaultdict[int, list[int]](list), dict[int, tuple[str, int]]()
+    own, children, found = (
+        os.getpid(),
+        defaultdict[int, list[int]](list),
+        dict[int, tuple[str, int]](),
+    )
     for file in _PROC.glob("[0-9]*/stat"):
         # A process may end meanwhile.
         with suppress(OSError):
@@ -288,7 +322,13 @@ def processes(port: int) -> Processes:
         pid = waiting.pop()
         waiting += children[pid]
         name, resident = found.get(pid, ("", 0))
-        kind = "jvm" if name == "java" else "worker" if name.startswith(("python", "pyspark")) else "other"
+        kind = (
+            "jvm"
+            if name == "java"
+            else "worker"
+            if name.startswith(("python", "pyspark"))
+            else "other"
+        )
         kind = "driver" if pid == own else kind
         memory[kind] += resident * _PAGE
         counts[kind] += 1
@@ -332,13 +372,18 @@ class MetricSources:
 
 def _with_zeros(counts: Mapping[str, float], names: Iterable[str] = ()) -> dict[str, float]:
     """Return counts with a zero for each known name: a series from 1 shows no increase."""
-    return {**{str(name): 0.0 for name in names}, **{str(name): float(count) for name, count in counts.items() if name}}
+    return {
+        **{str(name): 0.0 for name in names},
+        **{str(name): float(count) for name, count in counts.items() if name},
+    }
 
 
 class Showing(Collector):
     """Shows what the settings ask for, from `start` to `close`."""
 
-    def __init__(self, wanted: Monitoring, sources: MetricSources, more: Mapping[str, Handler] | None = None) -> None:
+    def __init__(
+        self, wanted: Monitoring, sources: MetricSources, more: Mapping[str, Handler] | None = None
+    ) -> None:
         """Touch nothing yet. `more`: further routes of the server."""
         self._wanted = wanted
         self._sources = sources
@@ -387,7 +432,11 @@ class Showing(Collector):
         facts, is_writer = self._sources.facts(), self._sources.is_writer()
         done, report = facts.done, facts.report
         found = self._values(facts, is_writer=is_writer)
-        marks = {"": done.checkpoint, "running_": done.checkpoint_running, "source_": report.source_checkpoint}
+        marks = {
+            "": done.checkpoint,
+            "running_": done.checkpoint_running,
+            "source_": report.source_checkpoint,
+        }
         for prefix, tso in marks.items():
             # 0 is no time: a lag of fifty years would wake somebody.
             if tso:
@@ -398,7 +447,9 @@ class Showing(Collector):
             found["source_lag_seconds"] = report.source_lag(facts.now) or 0.0
         if is_writer and report.totals.rounds:
             health = facts.health(is_writer=True, max_lag=self._wanted.ready_lag)
-            found["health"] = {each: float(each == health) for each in Health if each != Health.UNKNOWN}
+            found["health"] = {
+                each: float(each == health) for each in Health if each != Health.UNKNOWN
+            }
         # Two scrapers at once must not count the same rows twice.
         with self._lock:
             found |= self._tables.values(facts)
@@ -420,7 +471,11 @@ class Showing(Collector):
     def _values(self, facts: ScrapeFacts, *, is_writer: bool) -> dict[str, _Values]:
         report, tally, done = facts.report, facts.tally, facts.done
         work = report.work or Work(seconds=0, files=0, bytes=0)
-        running, found, days = self._sources.statements(), self._sources.processes(), self._sources.expiration_days
+        running, found, days = (
+            self._sources.statements(),
+            self._sources.processes(),
+            self._sources.expiration_days,
+        )
         return {
             "build_info": {report.version: 1},
             "start_time_seconds": report.started_at,
@@ -453,7 +508,9 @@ class Showing(Collector):
             "round_statements": work.statements,
             "round_statements_done": work.statements_done,
             "tables": _with_zeros(done.states, _STATES),
-            "tables_waiting": _with_zeros(Counter(table.waits_for for table in done.waiting), _WAITS),
+            "tables_waiting": _with_zeros(
+                Counter(table.waits_for for table in done.waiting), _WAITS
+            ),
             "table_halts_total": _with_zeros(tally.halts, _HALTS),
             "statements_running": len(running),
             "statement_seconds": max((each.seconds for each in running), default=0.0),
@@ -471,7 +528,9 @@ class Showing(Collector):
         """Return 200 while the consumer works or knowingly waits; 503 once it hangs."""
         silent = self._sources.silent_seconds()
         if silent is not None and silent > SILENCE:
-            return said(f"the consumer has not moved for {silent:.0f} s", HTTPStatus.SERVICE_UNAVAILABLE)
+            return said(
+                f"the consumer has not moved for {silent:.0f} s", HTTPStatus.SERVICE_UNAVAILABLE
+            )
         return said(f"alive: {self._sources.facts().report.phase}")
 
     def readiness(self, _request: Request) -> Response:
@@ -480,7 +539,11 @@ class Showing(Collector):
         The latter has the reason.
         """
         facts = self._sources.facts()
-        report, limit, lag = facts.report, self._wanted.ready_lag, lag_of(facts.done.slowest, facts.now)
+        report, limit, lag = (
+            facts.report,
+            self._wanted.ready_lag,
+            lag_of(facts.done.slowest, facts.now),
+        )
         if not self._sources.is_writer():
             if report.phase == Phase.STANDBY:
                 reason = "standby: another process is the writer"
@@ -491,7 +554,11 @@ class Showing(Collector):
         elif report.phase == Phase.RETRYING:
             reason = f"retrying: {report.retry}"
         elif is_late(facts.done.slowest, facts.now, limit):
-            reason = "there is no checkpoint yet" if lag is None else f"the lag is {lag:.0f} s, more than {limit:g} s"
+            reason = (
+                "there is no checkpoint yet"
+                if lag is None
+                else f"the lag is {lag:.0f} s, more than {limit:g} s"
+            )
         else:
             return said("ready")
         return said(reason, HTTPStatus.SERVICE_UNAVAILABLE)

@@ -103,7 +103,9 @@ class HttpServer:
         logging.getLogger("waitress").setLevel(logging.CRITICAL)
         host, port = split_address(listen)
         try:
-            family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            family, *_, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
             listener = socket.create_server(address, family=family)
         except OSError as fault:
             why = str(fault.strerror or fault).partition(" (while")[0]
@@ -157,7 +159,9 @@ class HttpServer:
         # Whoever still answers writes to the trigger in the end, and its number might be another
         # file's by then.
         if self._server.task_dispatcher.threads:
-            threading.Thread(target=self._close_trigger, name="http-server-end", daemon=True).start()
+            threading.Thread(
+                target=self._close_trigger, name="http-server-end", daemon=True
+            ).start()
         else:
             self._close_trigger()
 
@@ -165,17 +169,26 @@ class HttpServer:
         self._server.task_dispatcher.shutdown(timeout=math.inf)
         self._server.trigger.close()
 
-    def _application(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _application(
+        self, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
         method, headers = environ["REQUEST_METHOD"], dict(_GUARDS)
         if method in {"GET", "HEAD"}:
             response = self._response(environ)
         else:
-            response, headers["Allow"] = said("Method Not Allowed", HTTPStatus.METHOD_NOT_ALLOWED), "GET, HEAD"
+            response, headers["Allow"] = (
+                said("Method Not Allowed", HTTPStatus.METHOD_NOT_ALLOWED),
+                "GET, HEAD",
+            )
         body = response.body
         if len(body) >= _LEAST_COMPRESSED and _takes_gzip(environ.get("HTTP_ACCEPT_ENCODING", "")):
             # The fastest level: what is sent here repeats itself, so the others gain little.
             body, headers["Content-Encoding"] = gzip.compress(body, compresslevel=1), "gzip"
-        headers |= {"Content-Type": response.content_type, "Content-Length": str(len(body)), **response.headers}
+        headers |= {
+            "Content-Type": response.content_type,
+            "Content-Length": str(len(body)),
+            **response.headers,
+        }
         start_response(f"{response.status} {response.status.phrase}", list(headers.items()))
         return [body] if method == "GET" else [b""]
 
@@ -190,12 +203,21 @@ class HttpServer:
             )
         # WSGI gives the bytes of a path as Latin-1.
         path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
-        fitting = (each for each in self._routes if len(each) > 1 and each.endswith("/") and path.startswith(each))
+        fitting = (
+            each
+            for each in self._routes
+            if len(each) > 1 and each.endswith("/") and path.startswith(each)
+        )
         route = path if path in self._routes else max(fitting, key=len, default="")
         if not route:
-            return said(f"there is nothing here; see {', '.join(sorted(self._routes))}", HTTPStatus.NOT_FOUND)
+            return said(
+                f"there is nothing here; see {', '.join(sorted(self._routes))}",
+                HTTPStatus.NOT_FOUND,
+            )
         query = dict(urllib.parse.parse_qsl(environ["QUERY_STRING"], keep_blank_values=True))
-        request = Request(query=query, accept=environ.get("HTTP_ACCEPT", ""), below=path.removeprefix(route))
+        request = Request(
+            query=query, accept=environ.get("HTTP_ACCEPT", ""), below=path.removeprefix(route)
+        )
         try:
             response = self._routes[route](request)
         except Exception as fault:  # noqa: BLE001 - a fault of a page is none of the program
@@ -203,7 +225,10 @@ class HttpServer:
             if route not in self._failing:
                 _log.warning("page_failed", path=route, error=f"{type(fault).__name__}: {fault}")
             self._failing.add(route)
-            return said("this could not be answered; see page_failed in the log", HTTPStatus.INTERNAL_SERVER_ERROR)
+            return said(
+                "this could not be answered; see page_failed in the log",
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+            )
         self._failing.discard(route)
         return response
 

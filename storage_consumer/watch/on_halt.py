@@ -118,12 +118,16 @@ class OnHalt:
             new = [table for name, table in halted.items() if name not in self._halted]
             # No event of this run was about them: they halted in an earlier one, and were not tried
             # again.
-            still = [table for table in new if self._is_first_round and table.table not in self._decided]
+            still = [
+                table for table in new if self._is_first_round and table.table not in self._decided
+            ]
             self._tell("still_halted", still)
             self._tell("table_halted", [table for table in new if table not in still])
             at = {table.table: table for table in summary.tables}
             resumed = sorted((self._halted | self._decided) - halted.keys())
-            self._tell("table_resumed", [at.get(name, TableSummary(table=name)) for name in resumed])
+            self._tell(
+                "table_resumed", [at.get(name, TableSummary(table=name)) for name in resumed]
+            )
             self._halted, self._is_first_round = set(halted), False
             self._decided.clear()
             # One whose last row has left the quarantine is told again.
@@ -137,7 +141,10 @@ class OnHalt:
             if name == "table_halted" and table not in self._halted:
                 self._halted.add(table)
                 checkpoint = fields["checkpoint"] if isinstance(fields["checkpoint"], int) else 0
-                self._tell(name, [TableSummary(table=table, error=str(fields["error"]), checkpoint=checkpoint)])
+                self._tell(
+                    name,
+                    [TableSummary(table=table, error=str(fields["error"]), checkpoint=checkpoint)],
+                )
             elif name == "decision_obeyed" or (name == "table_resumed" and table in self._halted):
                 # Not told yet: it may halt again in the same round, which would be another halt.
                 self._halted.discard(table)
@@ -151,11 +158,22 @@ class OnHalt:
                 told = {key: fields[key] for key in ("holder", "former", "epoch")}
                 self._tell("took_over", (), f"took over from {fields['former']}", told)
             elif name == "failed":
-                told = _error_fields(str(fields["error"])) | {key: fields[key] for key in ("kind", "exit_code")}
-                self._tell(name, (), f"failed with exit code {fields['exit_code']}: {fields['error']}", told)
+                told = _error_fields(str(fields["error"])) | {
+                    key: fields[key] for key in ("kind", "exit_code")
+                }
+                self._tell(
+                    name,
+                    (),
+                    f"failed with exit code {fields['exit_code']}: {fields['error']}",
+                    told,
+                )
 
     def _tell(
-        self, event: str, tables: Sequence[TableSummary], text: str = "", fields: Mapping[str, object] | None = None
+        self,
+        event: str,
+        tables: Sequence[TableSummary],
+        text: str = "",
+        fields: Mapping[str, object] | None = None,
     ) -> None:
         if not (self._command and (tables or text)):
             return
@@ -202,7 +220,10 @@ class OnHalt:
             if table.error:
                 described |= _error_fields(table.error) | {"error": cut(table.error)}
             if table.checkpoint:
-                described |= {"checkpoint": table.checkpoint, "checkpoint_time": tso_time(table.checkpoint)}
+                described |= {
+                    "checkpoint": table.checkpoint,
+                    "checkpoint_time": tso_time(table.checkpoint),
+                }
             listed.append(described)
         text = f"{who}: {_sentence(alert.event, alert.tables, len(self._halted))}"
         return {
@@ -245,12 +266,20 @@ def _error_fields(error: str) -> dict[str, object]:
 def _sentence(event: str, tables: Sequence[TableSummary], halted: int) -> str:
     first, several = tables[0], len(tables) > 1
     if event == "table_resumed":
-        named = f"{len(tables):,} tables, {first.table} among them, go on" if several else f"{first.table} goes on"
+        named = (
+            f"{len(tables):,} tables, {first.table} among them, go on"
+            if several
+            else f"{first.table} goes on"
+        )
         return f"{named}; {f'{halted:,} still halted' if halted else 'no table is halted any more'}"
     if event == "row_quarantined":
         return f"{first.table} is not equal to the source any more: {cut(first.error)}"
     verb = "still halted" if event == "still_halted" else "halted"
-    named = f"{len(tables):,} tables {verb}, the first is {first.table}" if several else f"{first.table} {verb}"
+    named = (
+        f"{len(tables):,} tables {verb}, the first is {first.table}"
+        if several
+        else f"{first.table} {verb}"
+    )
     return f"{named}: {cut(first.error)}"
 
 
@@ -289,4 +318,8 @@ def _called(command: Sequence[str], content: bytes) -> str:
         process.wait()
         return f"it was killed after {TIME_LIMIT:g} s"
     text = " ".join(redact(said.decode("utf-8", "replace")).split())[:_EXCERPT]
-    return f"it ended with {process.returncode}{f': {text}' if text else ''}" if process.returncode else ""
+    return (
+        f"it ended with {process.returncode}{f': {text}' if text else ''}"
+        if process.returncode
+        else ""
+    )

@@ -56,7 +56,12 @@ _JOURNALS = 32
 """Tables whose statements are kept at a time."""
 
 
-_LOOKS = {Health.UNKNOWN: "unknown", Health.HEALTHY: "good", Health.BEHIND: "warn", Health.RETRYING: "warn"}
+_LOOKS = {
+    Health.UNKNOWN: "unknown",
+    Health.HEALTHY: "good",
+    Health.BEHIND: "warn",
+    Health.RETRYING: "warn",
+}
 
 
 KEPT = 2.0
@@ -103,7 +108,9 @@ class Shared(Generic[T]):
             running = self._running
             if running is None and self._clock.monotonic() - self._tried_at >= KEPT:
                 running = self._running = threading.Event()
-                threading.Thread(target=self._refresh, args=(running,), name="status-page", daemon=True).start()
+                threading.Thread(
+                    target=self._refresh, args=(running,), name="status-page", daemon=True
+                ).start()
             patience = PATIENCE if self._value is not None else FIRST_PATIENCE
         late = running is not None and not running.wait(patience)
         with self._lock:
@@ -183,7 +190,9 @@ class Site:
 
     def _judged(self, snapshot: Snapshot, minutes: tuple[Minute, ...]) -> _JudgedLook:
         status = judged(snapshot, self._command, max_lag=self._max_lag)
-        return _JudgedLook(status=status, rows=rows_of(status, self._recorder.table_rows()), minutes=minutes)
+        return _JudgedLook(
+            status=status, rows=rows_of(status, self._recorder.table_rows()), minutes=minutes
+        )
 
     def _seen(self) -> Seen[_JudgedLook]:
         """Return the newest snapshot; an old one's lags grow with age, and nothing is certain."""
@@ -191,7 +200,9 @@ class Site:
         if seen.value is None or not seen.fault:
             return seen
         snapshot = seen.value.status.snapshot
-        aged = replace(snapshot, now=snapshot.now + seen.age, report_age=snapshot.report_age + seen.age)
+        aged = replace(
+            snapshot, now=snapshot.now + seen.age, report_age=snapshot.report_age + seen.age
+        )
         known = self._judged(aged, seen.value.minutes)
         last = f"the state could not be read for {span(seen.age)}; this is what was seen before that ({known.status.health})"
         status = replace(known.status, health=Health.UNKNOWN, reasons=(last, seen.fault))
@@ -211,19 +222,33 @@ class Site:
         waiting = status.tables[len(stopped) :]
         more = {
             "listing": listed(known.rows, query),
-            "facts": [(label or "running tables", text) for label, text in facts(status).items() if text],
+            "facts": [
+                (label or "running tables", text) for label, text in facts(status).items() if text
+            ],
             "progress": work if work and work.steps else None,
             "stopped": stopped[:_SHOWN],
             "waiting": waiting[:_SHOWN],
             "statements": status.statements[:_SHOWN],
-            "totals": {"stopped": len(stopped), "waiting": len(waiting), "statements": len(status.statements)},
-            "plots": (lag_plot(known.minutes, now, query.hours), rate_plot(known.minutes, now, query.hours)),
+            "totals": {
+                "stopped": len(stopped),
+                "waiting": len(waiting),
+                "statements": len(status.statements),
+            },
+            "plots": (
+                lag_plot(known.minutes, now, query.hours),
+                rate_plot(known.minutes, now, query.hours),
+            ),
         }
         return _page("overview.html", values | more)
 
     def _table(self, request: Request) -> Response:
         query, seen = ViewerQuery.of(request.query), self._seen()
-        values = self._common(seen, query) | {"root": "../", "wanted": request.below, "row": None, "hint": ""}
+        values = self._common(seen, query) | {
+            "root": "../",
+            "wanted": request.below,
+            "row": None,
+            "hint": "",
+        }
         known = seen.value
         if known is None:
             return _page("table.html", values)
@@ -233,7 +258,9 @@ class Site:
             return _page("table.html", values | {"hint": hint}, HTTPStatus.NOT_FOUND)
         name = row.name
         with self._lock:
-            shared = self._journals.setdefault(name, Shared(lambda: self._journal(name), self._clock))
+            shared = self._journals.setdefault(
+                name, Shared(lambda: self._journal(name), self._clock)
+            )
             self._journals.move_to_end(name)
             if len(self._journals) > _JOURNALS:
                 self._journals.popitem(last=False)
@@ -247,7 +274,9 @@ class Site:
             "now": now - journal.age,
             "steps": row.status.next_steps if row.status else (),
             "pause": self._command("pause", row.name) if row.state == TableState.RUNNING else "",
-            "plot": table_plot(minutes, entries, now, self._recorder.report().started_at) if minutes else None,
+            "plot": table_plot(minutes, entries, now, self._recorder.report().started_at)
+            if minutes
+            else None,
         }
         return _page("table.html", values | more)
 
@@ -255,9 +284,15 @@ class Site:
         seen = self._seen()
         if seen.value is None:
             body = json_text({"error": seen.fault})
-            return Response(body=body.encode(), content_type=_JSON, status=HTTPStatus.SERVICE_UNAVAILABLE)
+            return Response(
+                body=body.encode(), content_type=_JSON, status=HTTPStatus.SERVICE_UNAVAILABLE
+            )
         headers = {"Age": f"{seen.age:.0f}"}
-        return Response(body=json_text(document(seen.value.status)).encode(), content_type=_JSON, headers=headers)
+        return Response(
+            body=json_text(document(seen.value.status)).encode(),
+            content_type=_JSON,
+            headers=headers,
+        )
 
     def _common(self, seen: Seen[_JudgedLook], query: ViewerQuery) -> dict[str, Any]:
         """Return what every page shows."""
@@ -277,7 +312,9 @@ class Site:
             rounds = process.totals.rounds
             own = {
                 "this process": f"{process.phase} for {span(process.phase_seconds)}{retry}",
-                "its rounds": f"{rounds:,}, with {process.totals.rows:,} row changes" if rounds else "",
+                "its rounds": f"{rounds:,}, with {process.totals.rows:,} row changes"
+                if rounds
+                else "",
                 "pending": pending(process),
                 "skipped": skipped(process),
             }
@@ -298,7 +335,9 @@ def _started(snapshot: Snapshot) -> float | None:
 
 def _page(template: str, values: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Response:
     body = _environment().get_template(template).render(values).encode("utf-8", "replace")
-    return Response(body=body, content_type=_HTML, status=status, headers={"Content-Security-Policy": _policy()})
+    return Response(
+        body=body, content_type=_HTML, status=status, headers={"Content-Security-Policy": _policy()}
+    )
 
 
 _FOLDER = "templates"
@@ -310,7 +349,8 @@ _CUT = 300
 def _policy() -> str:
     """Return the Content-Security-Policy: only own style, script and data."""
     style, script = (
-        base64.b64encode(hashlib.sha256(_text(name).encode()).digest()).decode() for name in ("style.css", "script.js")
+        base64.b64encode(hashlib.sha256(_text(name).encode()).digest()).decode()
+        for name in ("style.css", "script.js")
     )
     return (
         f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:; "
@@ -321,7 +361,12 @@ def _policy() -> str:
 @cache
 def _text(name: str) -> str:
     """Return a file that every page holds."""
-    return resources.files("storage_consumer.watch").joinpath(_FOLDER, name).read_text(encoding="utf-8").strip()
+    return (
+        resources.files("storage_consumer.watch")
+        .joinpath(_FOLDER, name)
+        .read_text(encoding="utf-8")
+        .strip()
+    )
 
 
 @cache
@@ -347,14 +392,21 @@ def _environment() -> Environment:
         script=Markup(_text("script.js")),  # noqa: S704 - likewise
     )
     found.filters.update(
-        cut=_cut, one_line=lambda text: " ".join(text.split()), number=lambda number: f"{number:,}", short=short
+        cut=_cut,
+        one_line=lambda text: " ".join(text.split()),
+        number=lambda number: f"{number:,}",
+        short=short,
     )
     return found
 
 
 def _shown(value: object) -> object:
     """Return a value without secrets and without invisible or direction-changing characters."""
-    return lines_escaped(redact(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return (
+        lines_escaped(redact(value))
+        if isinstance(value, str) and not isinstance(value, Markup)
+        else value
+    )
 
 
 def _cut(text: str, most: int = _CUT) -> str:

@@ -26,7 +26,13 @@ SORTS: tuple[Sort, ...] = get_args(Sort)
 RANGES = (1, 6, 24)
 """Hours that the plots can show."""
 STATES = (
-    *(TableState.HALTED, TableState.PAUSED, TableState.WAITING, TableState.LOADING, TableState.RUNNING),
+    *(
+        TableState.HALTED,
+        TableState.PAUSED,
+        TableState.WAITING,
+        TableState.LOADING,
+        TableState.RUNNING,
+    ),
     *(TableState.SKIPPED, TableState.EXCLUDED, TableState.DROPPED),
 )
 """States by which tables are filtered, in their order on the page."""
@@ -56,7 +62,9 @@ class ViewerQuery:
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> ViewerQuery:
         """Return the choice in an address. Anything that is none counts as not given."""
-        sort, state, hours, page = (parameters.get(name, "") for name in ("sort", "state", "hours", "page"))
+        sort, state, hours, page = (
+            parameters.get(name, "") for name in ("sort", "state", "hours", "page")
+        )
         is_number = page.isascii() and page.isdigit() and len(page) < len(str(_MANY))
         return cls(
             state=state if state in STATES else "",
@@ -144,7 +152,11 @@ def rows_of(status: Status, read: Mapping[str, TableRows]) -> tuple[Row, ...]:
     told, snapshot, found = {table.name: table for table in status.tables}, status.snapshot, []
     for table in snapshot.tables:
         said = told.get(table.name)
-        state, checkpoint = (said.state, said.checkpoint) if said else (snapshot.shown(table), snapshot.reached(table))
+        state, checkpoint = (
+            (said.state, said.checkpoint)
+            if said
+            else (snapshot.shown(table), snapshot.reached(table))
+        )
         found.append(
             Row(
                 name=table.name,
@@ -260,13 +272,17 @@ class _Window:
     def labels(self) -> tuple[str, ...]:
         """Return evenly spaced times of day (UTC) up to `now`, with seconds if else equal."""
         end = _TO_SECONDS if self.seconds < _SHORT else _TO_MINUTES
-        moments = (self.now - self.seconds * (1 - place / _X_LABELS) for place in range(_X_LABELS + 1))
+        moments = (
+            self.now - self.seconds * (1 - place / _X_LABELS) for place in range(_X_LABELS + 1)
+        )
         return tuple(utc_time(each)[11:end] for each in moments)
 
 
 def _window(now: float, seconds: float, first: float | None) -> _Window:
     """Return the last `seconds`, or what there is since `first`; a minute at least."""
-    return _Window(now, seconds if first is None else min(seconds, max(float(_MINUTE), now - first)))
+    return _Window(
+        now, seconds if first is None else min(seconds, max(float(_MINUTE), now - first))
+    )
 
 
 def _hours(minutes: Sequence[Minute], now: float, hours: int) -> _Window:
@@ -278,7 +294,10 @@ def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
     window = _hours(minutes, now, hours)
 
     def points(of: Callable[[Minute], int]) -> list[_Point]:
-        lags = ((each.minute, lag_of(of(each), min(now, (each.minute + 1) * _MINUTE))) for each in minutes)
+        lags = (
+            (each.minute, lag_of(of(each), min(now, (each.minute + 1) * _MINUTE)))
+            for each in minutes
+        )
         return _joined(((minute, lag) for minute, lag in lags if lag is not None), window.step, max)
 
     found = {
@@ -293,7 +312,8 @@ def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
         title="Lag",
         description=_said("The lag of all tables", found["all", "all tables"], span, window),
         lines=tuple(
-            Line(name=name, label=label, path=_line(line, window, top)) for (name, label), line in found.items()
+            Line(name=name, label=label, path=_line(line, window, top))
+            for (name, label), line in found.items()
         ),
         y_labels=(span(top), span(top / 2) if top > 1 else "", "0s"),
         x_labels=window.labels(),
@@ -303,20 +323,31 @@ def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
 def rate_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
     """Return the row changes a second over the last `hours`, or as long as is known."""
     window = _hours(minutes, now, hours)
-    rates = [(each.minute, each.row_changes / min(_MINUTE, max(1, now - each.minute * _MINUTE))) for each in minutes]
+    rates = [
+        (each.minute, each.row_changes / min(_MINUTE, max(1, now - each.minute * _MINUTE)))
+        for each in minutes
+    ]
     bars = _joined(rates, window.step, lambda values: sum(values) / len(values))
     return _bar_plot("rate", "Row changes per second", bars, window)
 
 
-def table_plot(minutes: Mapping[int, int], statements: Sequence[ShownEntry], now: float, since: float) -> Plot:
+def table_plot(
+    minutes: Mapping[int, int], statements: Sequence[ShownEntry], now: float, since: float
+) -> Plot:
     """Return a table's row changes per minute of the last hour, and ends of its statements.
 
     `since`: when the process started, which knows of no minute before that.
     """
     window = _window(now, KEPT * 60.0, since)
-    ended = (WIDTH * (1 - each.ended_ago / window.seconds) for each in statements if each.ended_ago is not None)
+    ended = (
+        WIDTH * (1 - each.ended_ago / window.seconds)
+        for each in statements
+        if each.ended_ago is not None
+    )
     marks = tuple(round(place, 1) for place in ended if 0 <= place <= WIDTH)
-    return replace(_bar_plot("table", "Row changes per minute", sorted(minutes.items()), window), marks=marks)
+    return replace(
+        _bar_plot("table", "Row changes per minute", sorted(minutes.items()), window), marks=marks
+    )
 
 
 def _bar_plot(name: str, title: str, bars: Sequence[_Point], window: _Window) -> Plot:
@@ -379,7 +410,9 @@ def _up(value: float, top: float) -> float:
     return HEIGHT * (1 - min(1.0, value / top))
 
 
-def _said(what: str, points: Sequence[_Point], shown: Callable[[float], str], window: _Window) -> str:
+def _said(
+    what: str, points: Sequence[_Point], shown: Callable[[float], str], window: _Window
+) -> str:
     """Return a plot in a sentence."""
     over = f"the last {span(window.seconds)}"
     if not points:

@@ -49,7 +49,9 @@ stopped.
 class Ticker:
     """Calls a function at intervals and at the end, in a thread that holds up nothing."""
 
-    def __init__(self, call: Callable[[], object], every: float = TICK, clock: Clock | None = None) -> None:
+    def __init__(
+        self, call: Callable[[], object], every: float = TICK, clock: Clock | None = None
+    ) -> None:
         """Call `call` each `every` seconds until `stop`; log what it raises once, and go on."""
         self._call = call
         self._every = every
@@ -68,7 +70,10 @@ class Ticker:
     start = __enter__
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Stop."""
         self.stop()
@@ -87,7 +92,11 @@ class Ticker:
             except Exception as error:  # noqa: BLE001 - whoever only looks must not end what is looked at
                 if not self._has_failed:
                     self._has_failed = True
-                    _ticker_log.warning("listener_failed", listener="ticker", error=f"{type(error).__name__}: {error}")
+                    _ticker_log.warning(
+                        "listener_failed",
+                        listener="ticker",
+                        error=f"{type(error).__name__}: {error}",
+                    )
 
 
 _log = Log("monitoring")
@@ -103,12 +112,16 @@ take long.
 
 def _without_stop(last: RoundSummary, name: str) -> RoundSummary:
     """Return a summary in which a table that was stopped is running."""
-    stopped = next((each for each in last.tables if each.table == name and each.state in STOPPED), None)
+    stopped = next(
+        (each for each in last.tables if each.table == name and each.state in STOPPED), None
+    )
     if stopped is None or not last.states.get(stopped.state):
         return last
     states = Counter(last.states)
     states.update({stopped.state: -1, TableState.RUNNING: 1})
-    return replace(last, states=dict(states), tables=tuple(each for each in last.tables if each is not stopped))
+    return replace(
+        last, states=dict(states), tables=tuple(each for each in last.tables if each is not stopped)
+    )
 
 
 ROUND_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -157,18 +170,26 @@ class ScrapeFacts:
 
         Negative if it is behind.
         """
-        return seconds_ahead(self.report.refused_checkpoint or self.report.source_checkpoint, self.now)
+        return seconds_ahead(
+            self.report.refused_checkpoint or self.report.source_checkpoint, self.now
+        )
 
     def health(self, *, is_writer: bool, max_lag: float | None) -> Health:
         """Return the feed's word, as this process knows it; `max_lag`: in seconds."""
-        beyond = beyond_source(self.done.checkpoint_running, self.now, self.report.source_lag(self.now))
+        beyond = beyond_source(
+            self.done.checkpoint_running, self.now, self.report.source_lag(self.now)
+        )
         return verdict(
             is_alone=not is_writer,
             is_retrying=self.report.phase == Phase.RETRYING,
             has_stopped=any(self.done.states.get(state, 0) for state in STOPPED),
-            is_unequal=bool(self.tally.compared.get(VerifyOutcome.DIFFERENT, 0) or self.done.quarantined),
+            is_unequal=bool(
+                self.tally.compared.get(VerifyOutcome.DIFFERENT, 0) or self.done.quarantined
+            ),
             ahead=self.ahead,
-            is_late=(beyond or 0.0) > OVERDUE if max_lag is None else is_late(self.done.slowest, self.now, max_lag),
+            is_late=(beyond or 0.0) > OVERDUE
+            if max_lag is None
+            else is_late(self.done.slowest, self.now, max_lag),
         )
 
 
@@ -238,7 +259,9 @@ class Recorder:
 
     # what happens
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
+    def round_started(
+        self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0
+    ) -> None:
         """Begin a round."""
         with self._lock:
             self._begin(Phase.APPLYING)
@@ -246,7 +269,9 @@ class Recorder:
             self._polled_at = self._worked_at if self._polled_at is None else self._polled_at
             self._source = (storage_checkpoint, self._clock.now())
             self._work = Work(seconds=0, files=files, bytes=size, statements=statements)
-        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements)
+        self._inner.round_started(
+            files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements
+        )
 
     def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
         """Count files, rows and statements."""
@@ -334,7 +359,11 @@ class Recorder:
     def _enter(self, phase: Phase) -> None:
         """Begin a phase; rounds follow closely, so applying and idling do not restart it."""
         if phase != self._phase:
-            self._phase, self._since, self._entered = phase, self._clock.now(), self._clock.monotonic()
+            self._phase, self._since, self._entered = (
+                phase,
+                self._clock.now(),
+                self._clock.monotonic(),
+            )
         if phase != Phase.RETRYING:
             self._retry, self._least_left = "", math.inf
 
@@ -354,7 +383,9 @@ class Recorder:
         """Return what a scrape shows."""
         report = self.report()
         with self._lock:
-            return ScrapeFacts(now=self._clock.now(), report=report, tally=deepcopy(self._tally), done=self._done)
+            return ScrapeFacts(
+                now=self._clock.now(), report=report, tally=deepcopy(self._tally), done=self._done
+            )
 
     @property
     def round_seconds(self) -> float | None:
@@ -380,13 +411,17 @@ class Recorder:
                 phase_seconds=round(self._clock.monotonic() - self._entered, 3),
                 retry=redact(self._retry),
                 work=work,
-                rows_per_second=round(sum(rows for _, _, rows in self._read) / seconds, 1) if seconds else 0.0,
+                rows_per_second=round(sum(rows for _, _, rows in self._read) / seconds, 1)
+                if seconds
+                else 0.0,
                 rows_per_second_limit=self.limit,
                 pending_files=done.pending_files,
                 pending_bytes=done.pending_bytes,
                 refused_checkpoint=done.refused_checkpoint,
                 source_checkpoint=self._source[0],
-                source_age=round(max(0.0, self._clock.now() - self._source[1]), 3) if self._source[0] else 0.0,
+                source_age=round(max(0.0, self._clock.now() - self._source[1]), 3)
+                if self._source[0]
+                else 0.0,
                 last_round_at=self._last_round_at,
                 totals=Totals(
                     rounds=sum(tally.rounds_by_bucket),
@@ -407,7 +442,9 @@ class Recorder:
         """
         with self._lock:
             first = int(self._clock.now()) // _MINUTE - KEPT
-            return {at: rows[table] for at, rows in self._table_minutes if at > first and table in rows}
+            return {
+                at: rows[table] for at, rows in self._table_minutes if at > first and table in rows
+            }
 
     def table_rows(self) -> dict[str, TableRows]:
         """Return the row changes of all tables that had any, by name."""
@@ -420,7 +457,9 @@ class Recorder:
                 known |= rows.keys()
                 recent.update(rows if at >= first else {})
             return {
-                name: TableRows(rows=count, per_second=recent[name] / seconds if name in known else None)
+                name: TableRows(
+                    rows=count, per_second=recent[name] / seconds if name in known else None
+                )
                 for name, count in self._tally.table_rows.items()
             }
 
@@ -480,10 +519,16 @@ class Reporting:
         self._ticker.stop()
 
     def _look(self) -> None:
-        report, now, has_ended = self._recorder.report(), self._clock.monotonic(), self._ticker.ends.is_set()
+        report, now, has_ended = (
+            self._recorder.report(),
+            self._clock.monotonic(),
+            self._ticker.ends.is_set(),
+        )
         is_retrying = report.phase == Phase.RETRYING
         if has_ended:
-            report = replace(report, phase=Phase.ENDED, since=self._clock.now(), phase_seconds=0.0, work=None)
+            report = replace(
+                report, phase=Phase.ENDED, since=self._clock.now(), phase_seconds=0.0, work=None
+            )
         elif not self._has_failed and is_retrying == self._was_retrying and now < self._due:
             return
         self._due, self._was_retrying = now + EVERY, is_retrying

@@ -54,7 +54,13 @@ class Health(StrEnum):
 
 
 def verdict(
-    *, is_alone: bool, is_retrying: bool, has_stopped: bool, is_unequal: bool, ahead: float, is_late: bool
+    *,
+    is_alone: bool,
+    is_retrying: bool,
+    has_stopped: bool,
+    is_unequal: bool,
+    ahead: float,
+    is_late: bool,
 ) -> Health:
     """Return the word.
 
@@ -159,7 +165,10 @@ class Work:
     @property
     def counted(self) -> str:
         """Statements and files done, and of how many: ``1 of 2 statements, 3 of 8 files``."""
-        of = ((self.statements_done, self.statements, "statements"), (self.files_done, self.files, "files"))
+        of = (
+            (self.statements_done, self.statements, "statements"),
+            (self.files_done, self.files, "files"),
+        )
         return ", ".join(f"{done:,} of {every:,} {what}" for done, every, what in of if every)
 
 
@@ -373,7 +382,11 @@ class Snapshot:
     def slowest(self) -> int:
         """Commit ts to which all tables not in load are applied (inclusive), catching up or not."""
         own = {table.name.folded(): table.checkpoint for table in self.tables}
-        joining = [own.get(load.name.folded(), load.low) for load in self.loads if load.phase == LoadPhase.JOINING]
+        joining = [
+            own.get(load.name.folded(), load.low)
+            for load in self.loads
+            if load.phase == LoadPhase.JOINING
+        ]
         return slowest(self.checkpoint, joining)
 
     def shown(self, table: Table) -> TableState:

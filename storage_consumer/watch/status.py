@@ -49,10 +49,14 @@ _AGAIN = "`storage-consumer table resume"
 """How a message names the command, without the options that lead to the target."""
 _KILL = re.compile(r"`(KILL \d+)`")
 _PASSWORD_FILE = re.compile(r" --downstream-password-file ('(?:[^']|'\\'')*'|\S+)")
-_BEGINNING = re.compile(r"(?<!`)(?=storage-consumer (?:ddl|load|table|quarantine|rebind|inspect|run) )")
+_BEGINNING = re.compile(
+    r"(?<!`)(?=storage-consumer (?:ddl|load|table|quarantine|rebind|inspect|run) )"
+)
 # What ends a command may stand inside of a quoted word, such as the name of a table. A word that is
 # never closed is none of ours.
-_COMMAND = re.compile(r"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\"[^\"]*\"|\$(?!')|[^'\"$\n.; ]++|[.; ])*?(?= -- |[.;] |\.?$)")
+_COMMAND = re.compile(
+    r"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\"[^\"]*\"|\$(?!')|[^'\"$\n.; ]++|[.; ])*?(?= -- |[.;] |\.?$)"
+)
 _TARGET = re.compile(r" --downstream-uri ('(?:[^']|'\\'')*'|\S+)")
 
 
@@ -82,7 +86,9 @@ class TableStatus:
         ways = self.reason.rpartition("Next steps: ")[2].rstrip(".").split(" -- ")
         found = (way.rpartition(": ") for way in ways)
         return {
-            command: words.rpartition(". ")[2] for words, _, command in found if words and command in self.next_steps
+            command: words.rpartition(". ")[2]
+            for words, _, command in found
+            if words and command in self.next_steps
         }
 
 
@@ -173,7 +179,11 @@ def judged(
     moment.
     """
     # By folded name what comparisons found of the tables that are not equal to the source.
-    different = {each.table.folded(): each for each in snapshot.verified if each.outcome is VerifyOutcome.DIFFERENT}
+    different = {
+        each.table.folded(): each
+        for each in snapshot.verified
+        if each.outcome is VerifyOutcome.DIFFERENT
+    }
     tables = tuple(_tables(snapshot, command, different))
     stopped = [each for each in tables if each.state in STOPPED]
     late = _late(snapshot, max_lag)
@@ -200,7 +210,9 @@ def judged(
         lag=lag_of(snapshot.checkpoint, snapshot.now),
         lag_running=lag_of(snapshot.checkpoint_running, snapshot.now),
         source_lag=lag_of(snapshot.storage_checkpoint, snapshot.now),
-        seconds_left=snapshot.report.work.seconds_left if snapshot.report and snapshot.report.work else None,
+        seconds_left=snapshot.report.work.seconds_left
+        if snapshot.report and snapshot.report.work
+        else None,
         counts=counts,
         tables=tables,
         statements=snapshot.statements,
@@ -245,7 +257,11 @@ def _reasons(
     found = [str(each.table) for each in different.values() if each.checkpoint]
     # Nobody has compared these since something made them doubtful.
     doubted = [str(each.table) for each in different.values() if not each.checkpoint]
-    verify = [f"`verify` found {counted(len(found), 'table')} different: {some_of(found, _NAMED)}"] if found else []
+    verify = (
+        [f"`verify` found {counted(len(found), 'table')} different: {some_of(found, _NAMED)}"]
+        if found
+        else []
+    )
     if doubted:
         tables = f"the rows of {counted(len(doubted), 'table')} are in doubt"
         verify += [f"{tables} until `verify` or a copy: {some_of(doubted, _NAMED)}"]
@@ -254,7 +270,11 @@ def _reasons(
     ahead = seconds_ahead(_claimed(snapshot), snapshot.now)
     if ahead > AHEAD:
         is_believed = _claimed(snapshot) == snapshot.storage_checkpoint
-        then = "no lag is to be relied on" if is_believed else "it is not believed, and nothing new is applied"
+        then = (
+            "no lag is to be relied on"
+            if is_believed
+            else "it is not believed, and nothing new is applied"
+        )
         yield f"the bucket's checkpoint is {span(ahead)} ahead of the target's clock, so {then}: set the clock that is wrong"
     if late:
         yield late
@@ -278,9 +298,15 @@ def _reasons(
 def _late(snapshot: Snapshot, limit: float | None) -> str:
     """Return how far the checkpoint is beyond what is allowed; empty if it is not."""
     if limit is None:
-        beyond = beyond_source(snapshot.checkpoint_running, snapshot.now, _source_lag(snapshot)) or 0.0
+        beyond = (
+            beyond_source(snapshot.checkpoint_running, snapshot.now, _source_lag(snapshot)) or 0.0
+        )
         allowed = f"and more than {span(OVERDUE)} is late where no limit is given"
-        return f"the tables are {span(beyond)} further behind than the bucket, {allowed}" if beyond > OVERDUE else ""
+        return (
+            f"the tables are {span(beyond)} further behind than the bucket, {allowed}"
+            if beyond > OVERDUE
+            else ""
+        )
     # A table that catches up after its load counts for no checkpoint, but is behind all the same.
     if not is_late(snapshot.slowest, snapshot.now, limit):
         return ""
@@ -301,11 +327,15 @@ def _source_lag(snapshot: Snapshot) -> float | None:
 
 def _claimed(snapshot: Snapshot) -> int:
     """Return the bucket's checkpoint, be it believed or not."""
-    return (snapshot.reported and snapshot.reported.refused_checkpoint) or snapshot.storage_checkpoint
+    return (
+        snapshot.reported and snapshot.reported.refused_checkpoint
+    ) or snapshot.storage_checkpoint
 
 
 def _tables(
-    snapshot: Snapshot, command: Callable[[Verb, TableName], str], different: Mapping[TableName, TableResult]
+    snapshot: Snapshot,
+    command: Callable[[Verb, TableName], str],
+    different: Mapping[TableName, TableResult],
 ) -> Iterator[TableStatus]:
     """Yield the tables to be shown: halted ones first, then those that wait, by name."""
     waiting = snapshot.report.waiting if snapshot.report else {}
@@ -326,7 +356,11 @@ def _tables(
         is_odd = is_open or table.quarantined or is_left_out or (load and load.is_pending) or result
         if state not in _BEHIND and not is_odd:
             continue
-        checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
+        checkpoint = (
+            snapshot.checkpoint_running
+            if table.follows and state not in STOPPED
+            else table.checkpoint
+        )
         outcome = f"refused: {table.refusal}" if table.refusal else "no consumer has seen it yet"
         # What a person has to do in between stands beside the commands in `verify`. What halted a
         # table that is in doubt names them.
@@ -375,7 +409,9 @@ def load_progress(load: Load) -> str:
     if load.phase == LoadPhase.LOADING:
         return f"{load.parts_done:,} of {load.parts:,} files ({data_size(load.size)})"
     words = {
-        LoadPhase.REQUESTED: "the copy does not answer" if load.error else "no consumer has looked at the copy yet",
+        LoadPhase.REQUESTED: "the copy does not answer"
+        if load.error
+        else "no consumer has looked at the copy yet",
         LoadPhase.JOINING: "the copy is written; the changes since then are being applied",
         LoadPhase.DONE: "it has caught up with the other tables",
         LoadPhase.REFUSED: "nothing was written",
@@ -386,7 +422,9 @@ def load_progress(load: Load) -> str:
 
 def _unequal(table: Table, result: TableResult | None) -> str:
     refused = (
-        f"{counted(table.quarantined, 'row')} in the quarantine, which the target refused" if table.quarantined else ""
+        f"{counted(table.quarantined, 'row')} in the quarantine, which the target refused"
+        if table.quarantined
+        else ""
     )
     found = ""
     if result is not None:

@@ -34,13 +34,18 @@ def facts(status: Status) -> dict[str, str]:
         "version": report.version if report is not None else "",
         "doing": doing(status),
         "checkpoint": moment(snapshot.checkpoint, status.lag),
-        "": f"{running} without stopped tables" if snapshot.checkpoint_running != snapshot.checkpoint else "",
+        "": f"{running} without stopped tables"
+        if snapshot.checkpoint_running != snapshot.checkpoint
+        else "",
         "at source": moment(snapshot.storage_checkpoint, status.source_lag),
-        "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items()) or "none yet",
+        "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items())
+        or "none yet",
         "loading": loading(snapshot.loads),
         "assumed": report.assumed if report is not None else "",
         "pending": pending(report),
-        "limit": f"{report.rows_per_second_limit:,} rows/s" if report and report.rows_per_second_limit else "",
+        "limit": f"{report.rows_per_second_limit:,} rows/s"
+        if report and report.rows_per_second_limit
+        else "",
         "skipped": skipped(report),
         "rows left out": left_out(snapshot),
         "verified": verified(snapshot.verified),
@@ -58,7 +63,9 @@ def doing(status: Status) -> str:
     words = f"{report.phase} for {span(report.phase_seconds + snapshot.report_age)}"
     # A statement that waits is in each round anew; how long it has been running is said beside it.
     runs = sum(each.seconds is not None for each in status.statements)
-    if (work := report.work) is not None and (work.files or work.statements_done or work.statements > runs):
+    if (work := report.work) is not None and (
+        work.files or work.statements_done or work.statements > runs
+    ):
         done = [work.counted]
         if work.files:
             done = [
@@ -109,15 +116,26 @@ def _rows(skipped: SkippedRows) -> str:
 def verified(results: Sequence[TableResult]) -> str:
     """Return what comparisons with the source found, and as of when; empty if there were none."""
     # The others were never compared: see `Status.reasons`.
-    results = [result for result in results if result.checkpoint or result.outcome is not VerifyOutcome.DIFFERENT]
+    results = [
+        result
+        for result in results
+        if result.checkpoint or result.outcome is not VerifyOutcome.DIFFERENT
+    ]
     if not results:
         return ""
     counts = Counter(str(result.outcome) for result in results)
     oldest = min((result.checkpoint for result in results if result.checkpoint), default=0)
-    different = [str(result.table) for result in results if result.outcome is VerifyOutcome.DIFFERENT]
-    named = f" ({', '.join(different[:_NAMED])}{', …' if len(different) > _NAMED else ''})" if different else ""
+    different = [
+        str(result.table) for result in results if result.outcome is VerifyOutcome.DIFFERENT
+    ]
+    named = (
+        f" ({', '.join(different[:_NAMED])}{', …' if len(different) > _NAMED else ''})"
+        if different
+        else ""
+    )
     words = ", ".join(
-        f"{count:,} {outcome}{named if outcome == VerifyOutcome.DIFFERENT else ''}" for outcome, count in counts.items()
+        f"{count:,} {outcome}{named if outcome == VerifyOutcome.DIFFERENT else ''}"
+        for outcome, count in counts.items()
     )
     return f"{words}; the oldest as of {moment(oldest, None)}"
 
@@ -140,7 +158,9 @@ def moment(checkpoint: int, lag: float | None) -> str:
 
 
 def document(
-    status: Status, needed: Sequence[Mapping[str, object]] | None = None, chosen: Table | None = None
+    status: Status,
+    needed: Sequence[Mapping[str, object]] | None = None,
+    chosen: Table | None = None,
 ) -> dict[str, object]:
     """Return the status as JSON with stable keys; lags are in seconds.
 
@@ -163,7 +183,9 @@ def document(
         "checkpoint_running": _mark(snapshot.checkpoint_running, status.lag_running),
         "storage_checkpoint": _mark(snapshot.storage_checkpoint, status.source_lag),
         "tables_by_state": status.counts,
-        "quarantined": {str(table.name): table.quarantined for table in snapshot.tables if table.quarantined},
+        "quarantined": {
+            str(table.name): table.quarantined for table in snapshot.tables if table.quarantined
+        },
         "tables": [
             {
                 "table": str(table.name),
@@ -196,10 +218,14 @@ def document(
         told = [(table.state, table.checkpoint) for table in shown]
         state, checkpoint = told[0] if told else (snapshot.shown(chosen), snapshot.reached(chosen))
         found["table"] = {"name": str(chosen.name), "state": state, "checkpoint": checkpoint}
-    if loads := [load_document(each) for each in snapshot.loads if chosen is None or each.name == chosen.name]:
+    if loads := [
+        load_document(each) for each in snapshot.loads if chosen is None or each.name == chosen.name
+    ]:
         found["loads"] = loads
     if snapshot.skipped:
-        found["rows_left_out"] = [_skipped(each) for each in snapshot.skipped if _is_shown(each, chosen)]
+        found["rows_left_out"] = [
+            _skipped(each) for each in snapshot.skipped if _is_shown(each, chosen)
+        ]
     if snapshot.verified:
         meant = [each for each in snapshot.verified if chosen is None or each.table == chosen.name]
         found["verified"] = [verified_document(each) for each in meant]

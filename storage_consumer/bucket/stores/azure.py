@@ -72,14 +72,18 @@ class AzureErrors(StoreErrors):
         if status == _ABSENT:
             if path and code != "ContainerNotFound":
                 return self.absent(path)
-            return self.no_bucket(code, "check the container's name, the account and the endpoint in the upstream URI")
+            return self.no_bucket(
+                code, "check the container's name, the account and the endpoint in the upstream URI"
+            )
         if code in _ARCHIVED:
             container, _, name = self.where(path).partition("://")[2].partition("/")
             named = f"--container-name {shlex.quote(container)} --name {shlex.quote(name)}"
             return self.archived(path, code, f"az storage blob set-tier --tier Hot {named}")
         if status in _REFUSED:
             return self.refused(
-                path, code, "check the key or token, and that it may list and read blobs (Storage Blob Data Reader)"
+                path,
+                code,
+                "check the key or token, and that it may list and read blobs (Storage Blob Data Reader)",
             )
         # The store itself gave no answer.
         name = type(error).__name__
@@ -93,7 +97,9 @@ class AzureErrors(StoreErrors):
         if name == "DeserializationError" or "Content-Range" in str(error):
             return self.no_object(path, "Content-Range") if path else self.no_listing()
         if isinstance(error, ValueError):
-            return ConfigError(f"{self.where(path)} can't be requested ({code}): check account, endpoint and keys")
+            return ConfigError(
+                f"{self.where(path)} can't be requested ({code}): check account, endpoint and keys"
+            )
         return self.unavailable(error, code, path)
 
 
@@ -125,10 +131,16 @@ class AzureStorage(ReadInParts):
                 # A meta folder waits until all its siblings were listed: a data file shown is then
                 # never without its schema file.
                 waiting = [folder for folder in folders if _is_meta(folder)]
-                wave = waiting if len(waiting) == len(folders) else [each for each in folders if not _is_meta(each)]
+                wave = (
+                    waiting
+                    if len(waiting) == len(folders)
+                    else [each for each in folders if not _is_meta(each)]
+                )
                 folders = waiting if wave is not waiting else []
                 # A wave is complete before the next: no meta folder is listed while a sibling is.
-                for objects, below in list(pool.map(lambda folder: self._listed(folder, known), wave)):
+                for objects, below in list(
+                    pool.map(lambda folder: self._listed(folder, known), wave)
+                ):
                     yield from objects
                     folders += below
 
@@ -161,10 +173,20 @@ class AzureStorage(ReadInParts):
                 return
             token = page.token
             if token in seen:
-                raise self._errors.contradiction("the pages of a listing lead back to an earlier one")
+                raise self._errors.contradiction(
+                    "the pages of a listing lead back to an earlier one"
+                )
             seen.add(token)
 
-    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+    def _page(
+        self,
+        folder: str,
+        *,
+        delimited: bool = False,
+        after: str = "",
+        token: str = "",
+        limit: int = 0,
+    ) -> Page:
         assert not after, "Azure can't begin at a name"
 
         async def ask(driver: Any) -> tuple[list[Any], str]:
@@ -173,7 +195,11 @@ class AzureStorage(ReadInParts):
                 "name_starts_with": self._within(folder),
                 "results_per_page": limit or self.page_size,
             }
-            found = container.walk_blobs(**how, **_CALL) if delimited else container.list_blobs(**how, **_CALL)
+            found = (
+                container.walk_blobs(**how, **_CALL)
+                if delimited
+                else container.list_blobs(**how, **_CALL)
+            )
             # One page only: the caller decides whether there is a next one.
             pages = found.by_page(continuation_token=token or None)
             async for page in pages:
@@ -194,7 +220,9 @@ class AzureStorage(ReadInParts):
                 if hasattr(entry, "etag")
             ),
             folders=tuple(
-                self._relative(entry.name).removesuffix("/") for entry in entries if not hasattr(entry, "etag")
+                self._relative(entry.name).removesuffix("/")
+                for entry in entries
+                if not hasattr(entry, "etag")
             ),
             token=rest,
         )
@@ -205,7 +233,9 @@ class AzureStorage(ReadInParts):
             from azure.storage.blob import CustomerProvidedEncryptionKey  # noqa: PLC0415 - optional, comes with adlfs
 
             digest = base64.b64encode(hashlib.sha256(key.encode()).digest()).decode()
-            how["cpk"] = CustomerProvidedEncryptionKey(base64.b64encode(key.encode()).decode(), digest)
+            how["cpk"] = CustomerProvidedEncryptionKey(
+                base64.b64encode(key.encode()).decode(), digest
+            )
 
         async def ask(driver: Any) -> Part:
             blob = driver.service_client.get_blob_client(self._bucket, self._absolute(path))
@@ -214,7 +244,9 @@ class AzureStorage(ReadInParts):
             # The answer has the blob's size after the range; without a range all was sent.
             total = (stream.properties.content_range or "").rpartition("/")[2]
             return Part(
-                content=content, tag=stream.properties.etag.strip('"'), size=int(total) if total else len(content)
+                content=content,
+                tag=stream.properties.etag.strip('"'),
+                size=int(total) if total else len(content),
             )
 
         async def ask_for_any(driver: Any) -> Part:
@@ -234,13 +266,21 @@ class AzureStorage(ReadInParts):
         return AzureBlobFileSystem(**driver_options(self._upstream, self._secrets, os.environ))
 
 
-def driver_options(upstream: Upstream, secrets: Secrets, environ: Mapping[str, str]) -> dict[str, Any]:
+def driver_options(
+    upstream: Upstream, secrets: Secrets, environ: Mapping[str, str]
+) -> dict[str, Any]:
     """Return adlfs's options: the URI's keys, else the environment's, else the default chain."""
-    options: dict[str, Any] = {"anon": False, "use_listings_cache": False, "skip_instance_cache": True}
+    options: dict[str, Any] = {
+        "anon": False,
+        "use_listings_cache": False,
+        "skip_instance_cache": True,
+    }
     given = secrets.account_key or secrets.sas_token
     if not given and not upstream.account_name and environ.get("AZURE_STORAGE_CONNECTION_STRING"):
         return options | {"connection_string": environ["AZURE_STORAGE_CONNECTION_STRING"]}
-    account = upstream.account_name or _first(environ, "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME")
+    account = upstream.account_name or _first(
+        environ, "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"
+    )
     if not account:
         raise ConfigError(_NO_ACCOUNT)
     # Azure's portal shows a SAS token with the question mark of a URL.
@@ -250,7 +290,9 @@ def driver_options(upstream: Upstream, secrets: Secrets, environ: Mapping[str, s
         sas = environ.get("AZURE_STORAGE_SAS_TOKEN", "").removeprefix("?")
     url = upstream.endpoint or f"https://{account}.blob.core.windows.net"
     if key:
-        return options | {"connection_string": f"BlobEndpoint={url};AccountName={account};AccountKey={key}"}
+        return options | {
+            "connection_string": f"BlobEndpoint={url};AccountName={account};AccountKey={key}"
+        }
     if sas:
         return options | {"connection_string": f"BlobEndpoint={url};SharedAccessSignature={sas}"}
     # A login sends a token, which without TLS anyone on the way could read and use.

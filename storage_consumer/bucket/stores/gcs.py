@@ -25,9 +25,7 @@ _LISTING = "storage#objects"
 _REFUSED = 401, 403
 _ABSENT = 404
 _BEHIND_THE_END = 416
-_RIGHTS = (
-    "check the credentials, and that they may storage.objects.list and storage.objects.get (roles/storage.objectViewer)"
-)
+_RIGHTS = "check the credentials, and that they may storage.objects.list and storage.objects.get (roles/storage.objectViewer)"
 
 
 class GcsErrors(StoreErrors):
@@ -42,7 +40,9 @@ class GcsErrors(StoreErrors):
         if isinstance(error, FileNotFoundError) or code == str(_ABSENT):
             if path:
                 return self.absent(path)
-            return self.no_bucket(str(_ABSENT), "check the bucket's name and the endpoint in the upstream URI")
+            return self.no_bucket(
+                str(_ABSENT), "check the bucket's name and the endpoint in the upstream URI"
+            )
         if str(error).startswith("Forbidden") or code in map(str, _REFUSED):
             return self.refused(path, "403" if isinstance(error, OSError) else code, _RIGHTS)
         name = type(error).__name__
@@ -68,7 +68,15 @@ class GcsStorage(ReadInParts, OrderedBucket):
 
     errors_of = GcsErrors
 
-    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+    def _page(
+        self,
+        folder: str,
+        *,
+        delimited: bool = False,
+        after: str = "",
+        token: str = "",
+        limit: int = 0,
+    ) -> Page:
         where = {
             "prefix": self._within(folder) or None,
             "delimiter": "/" if delimited else None,
@@ -91,11 +99,15 @@ class GcsStorage(ReadInParts, OrderedBucket):
                     path=self._relative(entry["name"]),
                     size=int(entry["size"]),
                     tag=str(entry["generation"]),
-                    modified=datetime.fromisoformat(at).timestamp() if (at := entry.get("timeCreated")) else 0.0,
+                    modified=datetime.fromisoformat(at).timestamp()
+                    if (at := entry.get("timeCreated"))
+                    else 0.0,
                 )
                 for entry in answer.get("items") or ()
             ),
-            folders=tuple(self._relative(name).removesuffix("/") for name in answer.get("prefixes") or ()),
+            folders=tuple(
+                self._relative(name).removesuffix("/") for name in answer.get("prefixes") or ()
+            ),
             token=answer.get("nextPageToken", ""),
         )
 
@@ -135,7 +147,9 @@ class GcsStorage(ReadInParts, OrderedBucket):
 
 def driver_options(upstream: Upstream, secrets: Secrets) -> dict[str, Any]:
     """Return gcsfs's options; without TLS, as at an emulator, no credentials are sent."""
-    token: Any = json.loads(secrets.gcs_credentials) if secrets.gcs_credentials else "google_default"
+    token: Any = (
+        json.loads(secrets.gcs_credentials) if secrets.gcs_credentials else "google_default"
+    )
     return {
         "token": "anon" if upstream.endpoint.startswith("http://") else token,
         "access": "read_only",

@@ -29,7 +29,13 @@ from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
 
-from storage_consumer.bucket.paths import SchemaPath, is_of_file_system, parse_data_name, parse_other, sequence_of
+from storage_consumer.bucket.paths import (
+    SchemaPath,
+    is_of_file_system,
+    parse_data_name,
+    parse_other,
+    sequence_of,
+)
 from storage_consumer.bucket.storage import SCHEMA_FILE_BYTES, read_up_to
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
@@ -156,7 +162,12 @@ class LocalStorage:
             # TiCDC's is there.
             if not is_of_file_system(folder):
                 raise self._translated(error, folder) from error
-            return [self._warn(folder, "it may not be read, and is called like a folder of the file system's own")], ()
+            return [
+                self._warn(
+                    folder,
+                    "it may not be read, and is called like a folder of the file system's own",
+                )
+            ], ()
         except OSError as error:
             raise self._translated(error, folder) from error
         return [], ()
@@ -176,7 +187,9 @@ class LocalStorage:
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
             # Without reading its status, which costs more than its name.
-            elif entry.name <= (mark := after.get(sequence := sequence_of(prefix + entry.name), "")):
+            elif entry.name <= (
+                mark := after.get(sequence := sequence_of(prefix + entry.name), "")
+            ):
                 marks[sequence] = mark
             elif found := _stored(entry, prefix):
                 files.append(found)
@@ -251,7 +264,9 @@ class LocalStorage:
                 f"{path} below {self._root} may not be read: give this process's user read access to all files and "
                 "folders there"
             )
-        return StorageUnavailable(f"{path} below {self._root} can't be read: {error.strerror or error}")
+        return StorageUnavailable(
+            f"{path} below {self._root} can't be read: {error.strerror or error}"
+        )
 
 
 def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
@@ -262,12 +277,16 @@ def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    return StoredObject(path=prefix + entry.name, size=status.st_size, tag=_tag(status), modified=status.st_mtime)
+    return StoredObject(
+        path=prefix + entry.name, size=status.st_size, tag=_tag(status), modified=status.st_mtime
+    )
 
 
 def _is_of_ticdc(path: str) -> bool:
     """Return whether a path is that of a data or schema file."""
-    return parse_data_name(path.rpartition("/")[2]) is not None or isinstance(parse_other(path), SchemaPath)
+    return parse_data_name(path.rpartition("/")[2]) is not None or isinstance(
+        parse_other(path), SchemaPath
+    )
 
 
 def _is_there(entry: os.DirEntry[str]) -> bool:
@@ -340,7 +359,9 @@ class KnownFolders:
         self._known: dict[str, _KnownFolder] = {}
         self._devices: dict[int, bool] = {}
 
-    def entries(self, folder: str, status: os.stat_result, after: Mapping[str, str]) -> Entries | None:
+    def entries(
+        self, folder: str, status: os.stat_result, after: Mapping[str, str]
+    ) -> Entries | None:
         """Return a folder's kept entries beyond `after`, perhaps more; None if it must be read."""
         known = self._known.get(folder)
         # Anything created, removed or renamed here has changed the state.
@@ -348,9 +369,15 @@ class KnownFolders:
             return None
         shown = known.entries
         # Kept entries serve only if they lack nothing: what was skipped then may be skipped now.
-        return shown if all(after.get(name, "") >= mark for name, mark in shown.left_out.items()) else None
+        return (
+            shown
+            if all(after.get(name, "") >= mark for name, mark in shown.left_out.items())
+            else None
+        )
 
-    def read(self, folder: str, status: os.stat_result, now: float, entries: Entries | None) -> None:
+    def read(
+        self, folder: str, status: os.stat_result, now: float, entries: Entries | None
+    ) -> None:
         """Note that a folder was read at monotonic second `now`, right after its `status`.
 
         `entries`: None where they are not enough to go by, since links are among them or the folder
@@ -365,7 +392,9 @@ class KnownFolders:
             if device not in self._devices:
                 self._devices[device] = keeps_time(device)
             if self._devices[device] and len(entries.files) <= MOST_FILES:
-                self._known[folder] = _KnownFolder(state=known.state, since=known.since, entries=entries)
+                self._known[folder] = _KnownFolder(
+                    state=known.state, since=known.since, entries=entries
+                )
 
     def forget(self, folder: str) -> None:
         """Forget a folder that is gone."""
@@ -390,6 +419,8 @@ def keeps_time(device: int, mounts: Path = Path("/proc/self/mountinfo")) -> bool
         # The last field holds the options of the file system itself, those of NFS among them.
         mount = tail.split(" ")
         kind, options = mount[0], set(mount[-1].split(","))
-        if kind not in _LOCAL and not (kind in _NFS and ("noac" in options or options >= _UNCACHED)):
+        if kind not in _LOCAL and not (
+            kind in _NFS and ("noac" in options or options >= _UNCACHED)
+        ):
             return False
     return bool(found)

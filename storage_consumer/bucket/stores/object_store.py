@@ -35,7 +35,12 @@ from storage_consumer.bucket.paths import folder_above, left_out, sequence_of
 from storage_consumer.bucket.storage import SCHEMA_FILE_BYTES, read_up_to
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.config.uris import environment_secrets
-from storage_consumer.errors import ConfigError, FilesMissing, StorageConsumerError, StorageUnavailable
+from storage_consumer.errors import (
+    ConfigError,
+    FilesMissing,
+    StorageConsumerError,
+    StorageUnavailable,
+)
 from storage_consumer.model import StoredObject
 
 
@@ -91,11 +96,15 @@ class StoreErrors(ABC):
 
     def no_listing(self) -> StorageUnavailable:
         """Return the error for an answer to a listing that something other than a store gave."""
-        return self.contradiction("the answer to a listing is not a listing, or lacks the token that continues it")
+        return self.contradiction(
+            "the answer to a listing is not a listing, or lacks the token that continues it"
+        )
 
     def no_object(self, path: str, lacks: str) -> StorageUnavailable:
         """Return the error for content without `lacks`, a header that the store always sends."""
-        return self.contradiction(f"the answer to a request for {path} is no object: it has no {lacks}")
+        return self.contradiction(
+            f"the answer to a request for {path} is no object: it has no {lacks}"
+        )
 
     def unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
         """Return the error for a request that may succeed later; `code` is the store's own."""
@@ -103,7 +112,9 @@ class StoreErrors(ABC):
         # Drivers quote URLs and headers in their errors.
         for secret in (*self._secrets.texts(), *environment_secrets(os.environ)):
             text = text.replace(secret, "…")
-        return StorageUnavailable(f"{self.where(path)} did not answer as it should ({code}): {text}")
+        return StorageUnavailable(
+            f"{self.where(path)} did not answer as it should ({code}): {text}"
+        )
 
     def refused(self, path: str, code: str, remedy: str) -> ConfigError:
         """Return the error for a right that is missing."""
@@ -111,7 +122,9 @@ class StoreErrors(ABC):
 
     def no_bucket(self, code: str, remedy: str) -> ConfigError:
         """Return the error for a bucket that does not exist."""
-        return ConfigError(f"there is no bucket for {self.where('')} at {self.server} ({code}): {remedy}")
+        return ConfigError(
+            f"there is no bucket for {self.where('')} at {self.server} ({code}): {remedy}"
+        )
 
 
 CONNECT_TIMEOUT = 10
@@ -164,14 +177,18 @@ class Bucket(ABC):
         self._secrets = secrets
         self._bucket, _, prefix = upstream.root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
-        self._errors = self.errors_of(f"{upstream.scheme}://{self._bucket}/{self._prefix}", upstream.endpoint, secrets)
+        self._errors = self.errors_of(
+            f"{upstream.scheme}://{self._bucket}/{self._prefix}", upstream.endpoint, secrets
+        )
         self._drivers: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.requests = 0
         """Number of calls to the server so far, without retries after errors."""
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} knows secrets and does not pickle: call open_storage in the worker")
+        raise TypeError(
+            f"a {type(self).__name__} knows secrets and does not pickle: call open_storage in the worker"
+        )
 
     def check(self) -> None:
         """Raise `ConfigError` when the bucket does not exist or may not be listed."""
@@ -201,7 +218,9 @@ class Bucket(ABC):
         # A console leaves an empty object for a folder, whose name ends with a slash, and is empty
         # for the prefix itself.
         found = self.listing(frozenset(), {})
-        return next((stored for stored in found if stored.size or not f"/{stored.path}".endswith("/")), None)
+        return next(
+            (stored for stored in found if stored.size or not f"/{stored.path}".endswith("/")), None
+        )
 
     def put(self, path: str, content: bytes) -> None:
         """Write an object, whole or not at all; see `Folder.put`."""
@@ -209,14 +228,24 @@ class Bucket(ABC):
         try:
             self._ask(path, lambda driver: driver._pipe_file(place, content))  # noqa: SLF001 - of fsspec's interface for asynchronous callers
         except ConfigError as fault:
-            raise ConfigError(f"{fault} (an export is written there: that needs the right to create objects)") from None
+            raise ConfigError(
+                f"{fault} (an export is written there: that needs the right to create objects)"
+            ) from None
 
     @abstractmethod
     def _open(self) -> Any:
         """Return the store's asynchronous driver of fsspec; raise `ConfigError`."""
 
     @abstractmethod
-    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+    def _page(
+        self,
+        folder: str,
+        *,
+        delimited: bool = False,
+        after: str = "",
+        token: str = "",
+        limit: int = 0,
+    ) -> Page:
         """Return a page of `folder` (empty: all) by name, from `after` on or where `token` is.
 
         `delimited`: only the folder's own objects, and its folders. `limit` replaces `page_size`.
@@ -404,7 +433,9 @@ class _KnownPrefix:
     def remember(self, stretch: _Stretch, end: str = "") -> None:
         """Remember for the next listing the length of a stretch ending in a run or at `end`."""
         # The run at its end is what the next listing jumps over, so it need not ask for its names.
-        self.stretches[stretch.start] = _Remembered(names=stretch.names - stretch.run, end=stretch.end or end)
+        self.stretches[stretch.start] = _Remembered(
+            names=stretch.names - stretch.run, end=stretch.end or end
+        )
 
 
 class OrderedBucket(Bucket):
@@ -423,30 +454,48 @@ class OrderedBucket(Bucket):
         if closed is not self._sorted[0]:
             self._sorted = closed, sorted(closed)
         before = self._stretches if closed or after else {}
-        known = _KnownPrefix(closed=closed, ordered=self._sorted[1], after=after, before=before, stretches={})
+        known = _KnownPrefix(
+            closed=closed, ordered=self._sorted[1], after=after, before=before, stretches={}
+        )
         if place := (yield from self._lane("", "", known, most=_ALONE)):
             # Each border ends one lane and begins the next; the last lane has no end.
-            lanes = pairwise([place, *_borders(known.ordered[bisect_right(known.ordered, place) :], place), ""])
+            lanes = pairwise(
+                [place, *_borders(known.ordered[bisect_right(known.ordered, place) :], place), ""]
+            )
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 # A list, so that the lane's own thread reads it, as it would not a generator.
-                for found in pool.map(lambda lane: list(self._lane(lane[0], lane[1], known)), lanes):
+                for found in pool.map(
+                    lambda lane: list(self._lane(lane[0], lane[1], known)), lanes
+                ):
                     yield from found
         # A listing of everything jumps over nothing, so it leaves what is remembered as it is.
         if closed or after:
             self._stretches = known.stretches
 
     @abstractmethod
-    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+    def _page(
+        self,
+        folder: str,
+        *,
+        delimited: bool = False,
+        after: str = "",
+        token: str = "",
+        limit: int = 0,
+    ) -> Page:
         """Return a page as in `Bucket`; a server may treat `after` as inclusive."""
 
-    def _lane(self, low: str, high: str, known: _KnownPrefix, *, most: int = 0) -> Generator[StoredObject, None, str]:
+    def _lane(
+        self, low: str, high: str, known: _KnownPrefix, *, most: int = 0
+    ) -> Generator[StoredObject, None, str]:
         """Yield unknown objects named above `low` (exclusive) up to `high` (inclusive; "": all).
 
         Returns the empty text at the end, or the name reached if that took more than `most` calls.
         """
         last, stretch, token, empty = low, known.stretch(low), "", frozenset[str]()
         for calls in count(1):
-            page = self._page("", after=stretch.start, token=token, limit=stretch.length(self.page_size))
+            page = self._page(
+                "", after=stretch.start, token=token, limit=stretch.length(self.page_size)
+            )
             empty = self._agrees(page, last, token, empty)
             for stored in page.objects:
                 if high and stored.path > high:
@@ -460,7 +509,9 @@ class OrderedBucket(Bucket):
                 if region != stretch.region and self._worth(stretch):
                     known.remember(stretch)
                     directory = folder_above(last, known.closed)
-                    stretch = known.stretch(_behind(directory) if directory else up_to_mark(last, known.after))
+                    stretch = known.stretch(
+                        _behind(directory) if directory else up_to_mark(last, known.after)
+                    )
                 stretch.add(stored.path, region)
                 if not stretch.region:
                     yield stored
@@ -510,8 +561,12 @@ class OrderedBucket(Bucket):
         if directory := folder_above(last, known.closed):
             parent = directory.rpartition("/")[0]
             place = bisect_right(known.ordered, directory)
-            has_sibling = place < len(known.ordered) and known.ordered[place].rpartition("/")[0] == parent
-            return _behind(self._last_closed(parent, directory, known.closed) if has_sibling else directory)
+            has_sibling = (
+                place < len(known.ordered) and known.ordered[place].rpartition("/")[0] == parent
+            )
+            return _behind(
+                self._last_closed(parent, directory, known.closed) if has_sibling else directory
+            )
         return up_to_mark(last, known.after)
 
     def _last_closed(self, parent: str, directory: str, closed: frozenset[str]) -> str:
@@ -544,10 +599,16 @@ def _borders(ordered: list[str], above: str) -> list[str]:
     tables = set[str]()
     for lane in range(1, lanes):
         parts = ordered[len(ordered) * lane // lanes].split("/")
-        versions = [place for place, part in enumerate(parts) if len(part) >= _VERSION_DIGITS and part.isdecimal()]
+        versions = [
+            place
+            for place, part in enumerate(parts)
+            if len(part) >= _VERSION_DIGITS and part.isdecimal()
+        ]
         # The table that the closed directory belongs to, if it has a version.
         tables.add("/".join(parts[: max(versions, default=0)]))
-    return sorted(border for border in (f"{table}/meta0" for table in tables if table) if border > above)
+    return sorted(
+        border for border in (f"{table}/meta0" for table in tables if table) if border > above
+    )
 
 
 def up_to_mark(path: str, after: Mapping[str, str]) -> str:

@@ -31,7 +31,13 @@ _EXACT: set[tuple[str, str]] = set()
 _REFUSED = {"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"}
 _EXPIRED = {"ExpiredToken", "TokenRefreshRequired"}
 _SKEWED = {"RequestTimeTooSkewed", "RequestExpired"}
-_WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "AuthorizationHeaderMalformed"}
+_WRONG = {
+    "NoSuchBucket",
+    "InvalidBucketName",
+    "PermanentRedirect",
+    "301",
+    "AuthorizationHeaderMalformed",
+}
 _ABSENT = {"NoSuchKey", "404"}
 _ARCHIVED = "InvalidObjectState"
 _BEHIND_THE_END = {"InvalidRange", "416"}
@@ -59,9 +65,15 @@ class S3Errors(StoreErrors):
         if code == _ARCHIVED:
             bucket, _, key = self.where(path).partition("://")[2].partition("/")
             # S3 refuses a number of days for the class whose objects return to where they were.
-            request = "{}" if answer["Error"].get("StorageClass", "") == "INTELLIGENT_TIERING" else "Days=7"
+            request = (
+                "{}"
+                if answer["Error"].get("StorageClass", "") == "INTELLIGENT_TIERING"
+                else "Days=7"
+            )
             named = f"--bucket {shlex.quote(bucket)} --key {shlex.quote(key)} --restore-request {shlex.quote(request)}"
-            where = "" if self.server == self.cloud else f" --endpoint-url {shlex.quote(self.server)}"
+            where = (
+                "" if self.server == self.cloud else f" --endpoint-url {shlex.quote(self.server)}"
+            )
             return self.archived(path, code, f"aws s3api restore-object {named}{where}")
         if getattr(cause, "operation_name", "") == "AssumeRole" and code not in _EXPIRED:
             said = answer.get("Error", {}).get("Message", "")
@@ -73,9 +85,13 @@ class S3Errors(StoreErrors):
             remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
             return CredentialsExpired(str(self.refused(path, code, remedy)))
         if code in _REFUSED:
-            return self.refused(path, code, "check the access key, and that it may s3:ListBucket and s3:GetObject")
+            return self.refused(
+                path, code, "check the access key, and that it may s3:ListBucket and s3:GetObject"
+            )
         if code in _WRONG:
-            return self.no_bucket(code, "check the bucket's name, the endpoint and the region in the upstream URI")
+            return self.no_bucket(
+                code, "check the bucket's name, the endpoint and the region in the upstream URI"
+            )
         return self._unasked(error, path, code)
 
     def _unasked(self, error: Exception, path: str, code: str) -> Exception:
@@ -93,7 +109,9 @@ class S3Errors(StoreErrors):
                 f"{where} can't be requested ({code}): check the bucket's name, the endpoint, the region"
             )
         if code in _SKEWED:
-            return StorageUnavailable(f"{self.unavailable(error, code, path)} (set the clock of this machine)")
+            return StorageUnavailable(
+                f"{self.unavailable(error, code, path)} (set the clock of this machine)"
+            )
         return self.unavailable(error, code, path)
 
     def _mistrust(self, error: Exception, code: str) -> ConfigError | None:
@@ -126,14 +144,30 @@ class S3Storage(OrderedBucket):
 
     errors_of = S3Errors
 
-    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+    def _page(
+        self,
+        folder: str,
+        *,
+        delimited: bool = False,
+        after: str = "",
+        token: str = "",
+        limit: int = 0,
+    ) -> Page:
         where = {"Delimiter": "/"} if delimited else {}
         # A token goes on where its page ended, so no name is given beside it.
-        where |= {"ContinuationToken": token} if token else {"StartAfter": self._absolute(after)} if after else {}
+        where |= (
+            {"ContinuationToken": token}
+            if token
+            else {"StartAfter": self._absolute(after)}
+            if after
+            else {}
+        )
         size = limit or (1000 if delimited else self.page_size)
         answer = self._s3("list_objects_v2", "", Prefix=self._within(folder), MaxKeys=size, **where)
         # Something other than a store may answer, which must not look like an empty bucket.
-        if "IsTruncated" not in answer or (answer["IsTruncated"] and not answer.get("NextContinuationToken")):
+        if "IsTruncated" not in answer or (
+            answer["IsTruncated"] and not answer.get("NextContinuationToken")
+        ):
             raise self._errors.no_listing()
         return Page(
             objects=tuple(
@@ -146,7 +180,8 @@ class S3Storage(OrderedBucket):
                 for entry in answer.get("Contents", ())
             ),
             folders=tuple(
-                self._relative(entry["Prefix"]).removesuffix("/") for entry in answer.get("CommonPrefixes", ())
+                self._relative(entry["Prefix"]).removesuffix("/")
+                for entry in answer.get("CommonPrefixes", ())
             ),
             token=answer["NextContinuationToken"] if answer["IsTruncated"] else "",
         )
@@ -196,9 +231,14 @@ class S3Storage(OrderedBucket):
         store = self._upstream.endpoint, self._bucket
         if store not in _EXACT:
             whole = self.read(path, _PROBE - 1)[:_PROBE]
-            answer = self._s3("get_object", path, Key=self._absolute(path), Range=f"bytes=1-{_PROBE - 1}")
+            answer = self._s3(
+                "get_object", path, Key=self._absolute(path), Range=f"bytes=1-{_PROBE - 1}"
+            )
             # An object that is too short to compare proves nothing.
-            if b"".join(self._body(answer["Body"], _PROBE, skip=0)) != whole[1:] or len(whole) < _PROBE:
+            if (
+                b"".join(self._body(answer["Body"], _PROBE, skip=0)) != whole[1:]
+                or len(whole) < _PROBE
+            ):
                 return False
             _EXACT.add(store)
         return True
@@ -217,7 +257,10 @@ class S3Storage(OrderedBucket):
 
     def _s3(self, method: str, path: str, **arguments: Any) -> Any:
         # The public counterpart of this method waits without a timeout.
-        return self._ask(path, lambda driver: driver._call_s3(method, Bucket=self._bucket, **arguments))  # noqa: SLF001 - see above
+        return self._ask(
+            path,
+            lambda driver: driver._call_s3(method, Bucket=self._bucket, **arguments),  # noqa: SLF001 - see above
+        )
 
     def _open(self) -> Any:
         from s3fs import S3FileSystem  # noqa: PLC0415 - takes a second, which users of file:// need not wait
@@ -257,7 +300,9 @@ def _with_role(upstream: Upstream, secrets: Secrets) -> Any:
 
     source, session = Session(), AioSession()
     if secrets.access_key:
-        source.set_credentials(secrets.access_key, secrets.secret_access_key, secrets.session_token or None)
+        source.set_credentials(
+            secrets.access_key, secrets.secret_access_key, secrets.session_token or None
+        )
     if (keys := source.get_credentials()) is None:
         raise NoCredentialsError
     region = upstream.region or source.get_config_variable("region") or "us-east-1"

@@ -203,14 +203,20 @@ def write_binary(content: Bytes, start: int, end: int, out: Bytes, at: int) -> i
 SINGLE_FIELD, TEXT_FIELD, BINARY_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
 """String forms: a FLOAT surely in range, any text, bytes as code points up to U+00FF."""
 _COMMA, _COLON, _OPEN, _CLOSE, _SMALL_N, _NO_VALUE, _CR = b",:{}nN\r"
-_DELETE, _INSERT, _UPDATE = (np.frombuffer(text, np.uint8) for text in (b"DELETE", b"INSERT", b"UPDATE"))
+_DELETE, _INSERT, _UPDATE = (
+    np.frombuffer(text, np.uint8) for text in (b"DELETE", b"INSERT", b"UPDATE")
+)
 _ES, _TS, _SQL_TYPE, _MYSQL_TYPE = (
-    np.frombuffer(text, np.uint8) for text in (b'","es":', b',"ts":', b',"sql":"","sqlType":', b',"mysqlType":')
+    np.frombuffer(text, np.uint8)
+    for text in (b'","es":', b',"ts":', b',"sql":"","sqlType":', b',"mysqlType":')
 )
 _OLD, _DATA, _COMMIT_TS, _ROW_KEY, _END = (
-    np.frombuffer(text, np.uint8) for text in (b',"old":', b',"data":', b',"_tidb":{"commitTs":', b',"rowkey":"', b"}}")
+    np.frombuffer(text, np.uint8)
+    for text in (b',"old":', b',"data":', b',"_tidb":{"commitTs":', b',"rowkey":"', b"}}")
 )
-_NULL, _BEGIN_IMAGE, _END_IMAGE = (np.frombuffer(text, np.uint8) for text in (b"null", b"[{", b"}]"))
+_NULL, _BEGIN_IMAGE, _END_IMAGE = (
+    np.frombuffer(text, np.uint8) for text in (b"null", b"[{", b"}]")
+)
 
 
 class MessageBytes(NamedTuple):
@@ -343,7 +349,11 @@ def _types_end(content: Bytes, at: int) -> int:
         # `mysqlType` has texts in random order, `sqlType` integers that vary with the value.
         # Neither is needed: the schema file says the types, and here only the end counts.
         is_text = content[at] == QUOTE
-        at = string_end(content, at + 1) if is_text else _integer_end(content, at + (content[at] == MINUS))
+        at = (
+            string_end(content, at + 1)
+            if is_text
+            else _integer_end(content, at + (content[at] == MINUS))
+        )
         if at >= 0 and content[at] != _COMMA and content[at] != _CLOSE:
             return -1
     return at + 1 if at >= 0 else -1
@@ -435,7 +445,11 @@ def find_messages(text: Text, form: MessageBytes, found: MessagesFound) -> tuple
         start = at
         at = _head_end(content, at, form, found, row)
         has_old = at >= 0 and content[at] != _SMALL_N
-        at = _old_end(content, at, form, found.borders[row]) if has_old else _past(content, at, _NULL)
+        at = (
+            _old_end(content, at, form, found.borders[row])
+            if has_old
+            else _past(content, at, _NULL)
+        )
         # Each step passes failures on as a negative place: one test at the end is enough.
         at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + has_old])
         at = _tail_end(content, at, found, row)
@@ -491,7 +505,13 @@ def _write_value(text: Text, start: int, end: int, form: int, out: Text, at: int
 
 @compiled
 def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold all
-    text: Text, form: MessageBytes, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: LineRoom
+    text: Text,
+    form: MessageBytes,
+    borders: Offsets,
+    rows: Places,
+    fields: Offsets,
+    extra: Extra,
+    lines: LineRoom,
 ) -> int:
     """Write the lines of these rows, each followed by LF; return their size in bytes.
 
@@ -503,7 +523,10 @@ def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold al
         row = rows[number]
         for field in fields:
             if field < 0:
-                start, end = extra.borders[-1 - field, number], extra.borders[-1 - field, number + 1]
+                start, end = (
+                    extra.borders[-1 - field, number],
+                    extra.borders[-1 - field, number + 1],
+                )
                 at = copy(others, start, end, out, at)
             else:
                 start, end = borders[row, 2 * field], borders[row, 2 * field + 1]

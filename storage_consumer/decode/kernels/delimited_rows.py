@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage_consumer.decode.kernels.arrays import FLOAT_FIELD, YEAR_FIELD, Bytes, Flags, Offsets, Places
+from storage_consumer.decode.kernels.arrays import (
+    FLOAT_FIELD,
+    YEAR_FIELD,
+    Bytes,
+    Flags,
+    Offsets,
+    Places,
+)
 from storage_consumer.decode.kernels.jit import compiled, inlined
 from storage_consumer.decode.kernels.wide_words import (
     ESCAPE,
@@ -38,7 +45,9 @@ from storage_consumer.decode.kernels.wide_words import (
     write_escaped,
 )
 
-(SINGLE_FIELD, TEXT_FIELD, PLAIN_FIELD, BYTES_FIELD, HEX_FIELD, BASE64_FIELD) = range(FLOAT_FIELD + 1, FLOAT_FIELD + 7)
+(SINGLE_FIELD, TEXT_FIELD, PLAIN_FIELD, BYTES_FIELD, HEX_FIELD, BASE64_FIELD) = range(
+    FLOAT_FIELD + 1, FLOAT_FIELD + 7
+)
 """Forms of values besides those of numbers.
 
 A FLOAT certain to be within range, any text, a text without a quote inside, and bytes in three
@@ -213,7 +222,11 @@ def _field_end(text: Text, at: int, quote: int, code: int) -> int:
 def _head_end(content: Bytes, at: int, form: RowBytes, found: RowsFound, row: int) -> int:
     """Read TiCDC's row up to its values; return the delimiter before them, or -1."""
     marks = form.marks
-    if at + 2 >= len(content) or content[at] != marks.quote or not begins(content, at + 2, form.names):
+    if (
+        at + 2 >= len(content)
+        or content[at] != marks.quote
+        or not begins(content, at + 2, form.names)
+    ):
         return -1
     # Any byte is taken here: whoever calls cuts before the first that is no operation.
     found.operations[row] = content[at + 1]
@@ -280,7 +293,12 @@ def write_doubled(text: Text, start: int, end: int, quote: int, out: Text, at: i
         # Eight bytes at once, up to the next one that needs a look.
         if start < len(text.words):
             word = text.words[start]
-            marked = matching(word, quotes) | matching(word, escapes) | matching(word, tabs) | matching(word, ends)
+            marked = (
+                matching(word, quotes)
+                | matching(word, escapes)
+                | matching(word, tabs)
+                | matching(word, ends)
+            )
             count = min(first(marked) if marked else WORD, end - start)
             # Copy the whole word but advance only past its plain bytes: the rest is overwritten by
             # what comes next.
@@ -378,7 +396,11 @@ def _bare_end(text: Text, at: int, marks: Marks) -> int:
 @inlined
 def is_null(content: Bytes, start: int, end: int, form: RowBytes, value: int) -> bool:
     """Return whether a value that nothing is around is NULL."""
-    return bool(form.nullable[value]) and end - start == len(form.null) and begins(content, start, form.null)
+    return (
+        bool(form.nullable[value])
+        and end - start == len(form.null)
+        and begins(content, start, form.null)
+    )
 
 
 @inlined
@@ -392,9 +414,15 @@ def _unquoted_end(text: Text, at: int, value: int, form: RowBytes) -> int:
             return behind
     end = _bare_end(text, at, form.marks)
     # Numbers are looked at before: what comes here instead of one is NULL or wrong.
-    if end < 0 or (form.values[value] <= SINGLE_FIELD and not is_null(text.bytes, at, end, form, value)):
+    if end < 0 or (
+        form.values[value] <= SINGLE_FIELD and not is_null(text.bytes, at, end, form, value)
+    ):
         return -1
-    if form.values[value] == TEXT_FIELD and form.marks.has_bytes and not utf8_between(text, at, end):
+    if (
+        form.values[value] == TEXT_FIELD
+        and form.marks.has_bytes
+        and not utf8_between(text, at, end)
+    ):
         return -1
     return end
 
@@ -406,7 +434,9 @@ def _value_end(text: Text, at: int, value: int, form: RowBytes) -> int:
     is_quoted = content[at] == marks.quote
     if code <= SINGLE_FIELD and (is_quoted or content[at] == MINUS or ZERO <= content[at] <= _NINE):
         begin = at + is_quoted
-        end = single_end(content, begin) if code == SINGLE_FIELD else number_end(content, begin, code)
+        end = (
+            single_end(content, begin) if code == SINGLE_FIELD else number_end(content, begin, code)
+        )
         if not is_quoted or end < 0:
             return end
         return end + 1 if content[end] == marks.quote else -1
@@ -415,13 +445,27 @@ def _value_end(text: Text, at: int, value: int, form: RowBytes) -> int:
             return _hex_end(content, at + 1, marks.quote)
         if code == BASE64_FIELD:
             return base64_end(content, at + 1, marks.quote)
-        end = _escaped_end(text, at + 1, marks) if marks.escapes else free_end(text, at + 1, marks.quote)
-        if code == TEXT_FIELD and marks.has_bytes and end >= 0 and not utf8_between(text, at + 1, end - 1):
+        end = (
+            _escaped_end(text, at + 1, marks)
+            if marks.escapes
+            else free_end(text, at + 1, marks.quote)
+        )
+        if (
+            code == TEXT_FIELD
+            and marks.has_bytes
+            and end >= 0
+            and not utf8_between(text, at + 1, end - 1)
+        ):
             return -1
         return end
     if marks.quote == NO_QUOTE:
         return _unquoted_end(text, at, value, form)
-    if marks.is_sql and code == BYTES_FIELD and content[at] == _X and content[at + 1] == marks.quote:
+    if (
+        marks.is_sql
+        and code == BYTES_FIELD
+        and content[at] == _X
+        and content[at + 1] == marks.quote
+    ):
         return _hex_end(content, at + 2, marks.quote)
     return at + len(form.null) if begins(content, at, form.null) else -1
 
@@ -435,7 +479,11 @@ def _values_end(text: Text, at: int, form: RowBytes, borders: Offsets) -> int:
             return -1
         begin = at + len(_CONVERT)
         # LF ends the content, so there is a byte after what `begins` has found.
-        is_converted = form.values[value] == TEXT_FIELD and form.marks.is_sql and begins(text.bytes, at, _CONVERT)
+        is_converted = (
+            form.values[value] == TEXT_FIELD
+            and form.marks.is_sql
+            and begins(text.bytes, at, _CONVERT)
+        )
         start = begin if is_converted and text.bytes[begin] == form.marks.quote else at
         end = _value_end(text, start, value, form)
         borders[2 * value], borders[2 * value + 1] = start, end
@@ -458,7 +506,9 @@ def find_rows(text: Text, form: RowBytes, found: RowsFound) -> int:
         content, begin = text.bytes, at
         if form.marks.is_sql:
             # The first value of a row in parentheses, past white space.
-            while at < len(content) and (content[at] == LF or content[at] == _SPACE or content[at] == _CR):
+            while at < len(content) and (
+                content[at] == LF or content[at] == _SPACE or content[at] == _CR
+            ):
                 at += 1
             begin = at + 1 if at < len(content) and content[at] == _OPEN else -1
         end = _values_end(text, begin, form, found.borders[row]) if begin >= 0 else -1
@@ -552,7 +602,9 @@ def _write_number(text: Text, start: int, end: int, code: int, out: Text, at: in
 
 
 @inlined
-def _write_quoted(text: Text, marks: Marks, start: int, end: int, code: int, out: Text, at: int) -> int:  # noqa: PLR0913, PLR0917 - as below
+def _write_quoted(  # noqa: PLR0913, PLR0917 - as below
+    text: Text, marks: Marks, start: int, end: int, code: int, out: Text, at: int
+) -> int:
     """Write quoted or unquoted content into a line; return where it ends."""
     if code == TEXT_FIELD and marks.escapes:
         return _write_unescaped(text, start, end, marks, out, at)
@@ -568,13 +620,19 @@ def _write_quoted(text: Text, marks: Marks, start: int, end: int, code: int, out
 
 
 @inlined
-def _write_value(text: Text, form: RowBytes, start: int, end: int, value: int, out: Text, at: int) -> int:  # noqa: PLR0913, PLR0917 - as below
+def _write_value(  # noqa: PLR0913, PLR0917 - as below
+    text: Text, form: RowBytes, start: int, end: int, value: int, out: Text, at: int
+) -> int:
     """Write the value at this index of a row as a line has it; return where it ends."""
     content, marks, code = text.bytes, form.marks, form.values[value]
     # NULL may be written as nothing.
     if start < end and content[start] == marks.quote:
         return _write_quoted(text, marks, start + 1, end - 1, code, out, at)
-    if code < TEXT_FIELD and start < end and (content[start] == MINUS or ZERO <= content[start] <= _NINE):
+    if (
+        code < TEXT_FIELD
+        and start < end
+        and (content[start] == MINUS or ZERO <= content[start] <= _NINE)
+    ):
         return _write_number(text, start, end, code, out, at)
     if marks.quote == NO_QUOTE and not is_null(content, start, end, form, value):
         return _write_quoted(text, marks, start, end, code, out, at)
@@ -587,7 +645,13 @@ def _write_value(text: Text, form: RowBytes, start: int, end: int, value: int, o
 
 @compiled
 def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold all
-    text: Text, form: RowBytes, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: LineRoom
+    text: Text,
+    form: RowBytes,
+    borders: Offsets,
+    rows: Places,
+    fields: Offsets,
+    extra: Extra,
+    lines: LineRoom,
 ) -> int:
     """Write the lines of these rows, each followed by LF; return their size in bytes.
 

@@ -77,7 +77,11 @@ def _njit(function: Loop, *, callable_by_python: bool) -> Any:
 
     Numba does not document these options; `pyproject.toml` allows only versions that have them.
     """
-    options = {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": not callable_by_python}
+    options = {
+        "_nrt": False,
+        "no_cfunc_wrapper": True,
+        "no_cpython_wrapper": not callable_by_python,
+    }
     return njit(function, **options)  # type: ignore[call-overload] # its types do not list them either
 
 
@@ -89,7 +93,9 @@ def _folder() -> Path | None:
     at the same time (see `_Cache`).
     """
     # What is loaded from here runs as machine code: the name covers all that it depends on.
-    digest = hashlib.sha256(repr((__version__, cpu_target.target_context.codegen().magic_tuple())).encode())
+    digest = hashlib.sha256(
+        repr((__version__, cpu_target.target_context.codegen().magic_tuple())).encode()
+    )
     sources = sorted(Path(__file__).parent.glob("*.py"))
     for path in sources:
         digest.update(path.read_bytes())

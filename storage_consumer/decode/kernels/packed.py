@@ -36,13 +36,17 @@ from storage_consumer.decode.kernels.wide_words import (
 _NULL_LETTER, _PADDING, _JSON_NULL = b"N=n"
 
 
-def packed_csv(content: Bytes, starts: Offsets, ends: Offsets, quote: int, *, is_base64: bool) -> Packed:
+def packed_csv(
+    content: Bytes, starts: Offsets, ends: Offsets, quote: int, *, is_base64: bool
+) -> Packed:
     """Return the values between these borders, quotes included, which have their form."""
     room = _room(starts, ends, is_base64)
     return room._replace(bytes=room.bytes[: _pack_csv(content, starts, ends, quote, room)])
 
 
-def packed_json(content: Bytes, starts: Offsets, ends: Offsets, *, is_binary: bool) -> Packed | None:
+def packed_json(
+    content: Bytes, starts: Offsets, ends: Offsets, *, is_binary: bool
+) -> Packed | None:
     """Return strings between borders, quotes included; None if one is no string or null."""
     room = _room(starts, ends, is_binary)
     size = _pack_json(content, starts, ends, room)
@@ -223,7 +227,11 @@ def _write_field(source: Text, field: _Field, kind: int, out: Text, at: int) -> 
     """Write one value; return where it ends, or -1 if the field does not fit this kind."""
     start, end, escaped = field
     # A text of these two characters has its backslash doubled, so it is never mistaken for NULL.
-    if field.escaped and field.end == field.start + 2 and source.bytes[field.start + 1] == _CAPITAL_N:
+    if (
+        field.escaped
+        and field.end == field.start + 2
+        and source.bytes[field.start + 1] == _CAPITAL_N
+    ):
         out.bytes[at] = _IS_NULL
         return at + 1
     out.bytes[at] = _IS_VALUE

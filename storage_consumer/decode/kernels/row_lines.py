@@ -49,7 +49,9 @@ class Lines(Sequence[bytes]):
         packed = [part.packed() for part in parts]
         starts = np.cumsum([0, *(len(content) for content, _ in packed[:-1])]).tolist()
         ends = [ends + start for (_, ends), start in zip(packed, starts, strict=True)]
-        return cls.side_by_side(np.concatenate([content for content, _ in packed]), np.concatenate(ends))
+        return cls.side_by_side(
+            np.concatenate([content for content, _ in packed]), np.concatenate(ends)
+        )
 
     def chosen(self, places: Places) -> Lines:
         """Return the lines at these indexes, in this order."""
@@ -66,7 +68,10 @@ class Lines(Sequence[bytes]):
         found = np.cumsum(ends + 1 - starts) - 1
         if len(self) < FEW:
             content = b"".join(
-                [self._content[start : end + 1].tobytes() for start, end in zip(starts, ends, strict=True)]
+                [
+                    self._content[start : end + 1].tobytes()
+                    for start, end in zip(starts, ends, strict=True)
+                ]
             )
             return np.frombuffer(content, np.uint8), found
         from storage_consumer.decode.kernels.wide_words import gather  # noqa: PLC0415 - late, see `jit`

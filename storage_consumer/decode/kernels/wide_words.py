@@ -9,7 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.decode.kernels.arrays import FLOAT_FIELD, UNSIGNED_FIELD, YEAR_FIELD, Bytes, Offsets
+from storage_consumer.decode.kernels.arrays import (
+    FLOAT_FIELD,
+    UNSIGNED_FIELD,
+    YEAR_FIELD,
+    Bytes,
+    Offsets,
+)
 from storage_consumer.decode.kernels.jit import compiled, inlined
 
 Words = NDArray[np.uint64]
@@ -141,9 +147,13 @@ def _character_end(content: Bytes, at: int) -> int:
     if not _goes_on(content, at + 2):
         return -1
     if first < _FOUR:
-        is_other = (first == _THREE and second < _LEAST_OF_THREE) or (first == _SURROGATE and second >= _HALVES)
+        is_other = (first == _THREE and second < _LEAST_OF_THREE) or (
+            first == _SURROGATE and second >= _HALVES
+        )
         return -1 if is_other else at + 3
-    is_other = (first == _FOUR and second < _LEAST_OF_FOUR) or (first == _LAST and second >= _BEHIND_LAST)
+    is_other = (first == _FOUR and second < _LEAST_OF_FOUR) or (
+        first == _LAST and second >= _BEHIND_LAST
+    )
     return at + 4 if _goes_on(content, at + 3) and not is_other else -1
 
 
@@ -292,7 +302,9 @@ class LineRoom(NamedTuple):
 def room_for(size: int, rows: int, columns: int) -> LineRoom:
     """Return buffers for `rows` lines of `columns` fields, of at most `size` bytes."""
     # One byte for the separator after each field; the spare word is what `copy` may overwrite.
-    return LineRoom(text_of(np.empty(size + rows * columns + WORD, np.uint8)), np.empty(rows, np.int64))
+    return LineRoom(
+        text_of(np.empty(size + rows * columns + WORD, np.uint8)), np.empty(rows, np.int64)
+    )
 
 
 def line_fields(
@@ -307,7 +319,9 @@ def line_fields(
     # Below 0, so that one array says for each field both where it comes from and which it is there.
     others = iter(range(-1, -1 - len(extra), -1))
     fields = [next(others) if place in converted else place_of[place] for place in written]
-    sizes = np.array([[len(field) for field in column] for column in extra], np.int64).reshape(len(extra), rows)
+    sizes = np.array([[len(field) for field in column] for column in extra], np.int64).reshape(
+        len(extra), rows
+    )
     # The fields lie in one text, column after column: the sum runs through all columns.
     ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
     borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if rows else ends

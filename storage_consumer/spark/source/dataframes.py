@@ -23,7 +23,15 @@ from pyspark.sql import functions as F  # noqa: N812 - as all who use Spark call
 from storage_consumer.bucket.table_statements import read_create_table
 from storage_consumer.changes.alterations import Origin, TableHistory, history_at, origins
 from storage_consumer.changes.reading import Feed, ordered_in
-from storage_consumer.changes.record_batches import META, Piece, WantedColumns, array_of, arrow_type, digits_of, pieces
+from storage_consumer.changes.record_batches import (
+    META,
+    Piece,
+    WantedColumns,
+    array_of,
+    arrow_type,
+    digits_of,
+    pieces,
+)
 from storage_consumer.changes.window import FeedFile, Structure, Window, structure_under
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.settings import Upstream
@@ -131,7 +139,9 @@ class _Base:
         return replace(self.definition, version=TableVersion(self.snapshot), columns=columns)
 
 
-def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: str, columns: Sequence[str]) -> TableAt:
+def find(
+    feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: str, columns: Sequence[str]
+) -> TableAt:
     """Return what a table is made of as of a commit-ts (inclusive; None: the checkpoint).
 
     `base`: URI of an export, or empty. The checkpoint is the bucket's.
@@ -144,7 +154,9 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
     history = history_at(name, high, feed.contents.definitions)
     below = _base(base, history, loaded, name) if base else None
     if below is not None and below.snapshot > high:
-        raise ConfigError(f"the export is of {below.snapshot}, which is after {high}: take an earlier one")
+        raise ConfigError(
+            f"the export is of {below.snapshot}, which is after {high}: take an earlier one"
+        )
     if below is None and history.begin is None:
         raise NotReplicable(
             f"{name}: {history.broken}. Give a later export as base"
@@ -158,7 +170,9 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
         # Nothing of what the export has is left.
         below = None
     if history.broken_at > low:
-        raise NotReplicable(f"{name}: {history.broken}. Give a later export as base, or ask for before that statement")
+        raise NotReplicable(
+            f"{name}: {history.broken}. Give a later export as base, or ask for before that statement"
+        )
     upstream = loaded.config.upstream
     named = ((each.schema, each.table) for each in (*history.names, name))
     found = (leaving_out(upstream.left_out, each, case=upstream.case_sensitive) for each in named)
@@ -189,8 +203,12 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
     if not last.key:
         # All columns tell its rows apart; generated ones follow from others, and an export does not
         # have them.
-        others = (each.name for place, each in enumerate(last.columns) if place not in last.generated)
-        every = _wanted(last, [*columns, *others] if below is not None and columns else (), below, upstream)
+        others = (
+            each.name for place, each in enumerate(last.columns) if place not in last.generated
+        )
+        every = _wanted(
+            last, [*columns, *others] if below is not None and columns else (), below, upstream
+        )
     _refuse_reserved(last, every)
     rows = _Rows(history=history, key=last.key_names, columns=every, last=last.columns)
     return TableAt(
@@ -216,9 +234,15 @@ def _base(uri: str, history: TableHistory, loaded: Loaded, name: TableName) -> _
     if table is None or table.definition.ddl_type == DdlKind.CREATE_VIEW:
         # What begins later is none of the export's.
         if history.begin is not None and history.begin >= copy.snapshot:
-            return _Base(snapshot=copy.snapshot, origin=copy.origin, definition=history.last, files=())
-        raise ConfigError(f"base: the export has no table {then}, which {name} was at its snapshot {copy.snapshot}")
-    return _Base(snapshot=copy.snapshot, origin=copy.origin, definition=table.definition, files=table.parts)
+            return _Base(
+                snapshot=copy.snapshot, origin=copy.origin, definition=history.last, files=()
+            )
+        raise ConfigError(
+            f"base: the export has no table {then}, which {name} was at its snapshot {copy.snapshot}"
+        )
+    return _Base(
+        snapshot=copy.snapshot, origin=copy.origin, definition=table.definition, files=table.parts
+    )
 
 
 def _refuse_reserved(last: Structure, columns: Sequence[TableColumn]) -> None:
@@ -235,14 +259,22 @@ def _refuse_reserved(last: Structure, columns: Sequence[TableColumn]) -> None:
         )
 
 
-def _wanted(last: Structure, names: Sequence[str], below: _Base | None, upstream: Upstream) -> tuple[TableColumn, ...]:
+def _wanted(
+    last: Structure, names: Sequence[str], below: _Base | None, upstream: Upstream
+) -> tuple[TableColumn, ...]:
     """Return the columns that are asked for, and the primary key's."""
     columns = last.columns
     by_name = {folded_name(column.name): place for place, column in enumerate(columns)}
     for name in names:
         if folded_name(name) not in by_name:
-            raise ConfigError(f"columns: the table has no column {name}; it has: {', '.join(by_name)}")
-    places = {by_name[folded_name(name)] for name in names} | set(last.key) if names else set(range(len(columns)))
+            raise ConfigError(
+                f"columns: the table has no column {name}; it has: {', '.join(by_name)}"
+            )
+    places = (
+        {by_name[folded_name(name)] for name in names} | set(last.key)
+        if names
+        else set(range(len(columns)))
+    )
     lists = [columns[place] for place in places if columns[place].type in ("ENUM", "SET")]
     # CSV and exports have them by name, canal-json may have numbers.
     if upstream.protocol != "csv" and not all(column.elements for column in lists):
@@ -291,7 +323,9 @@ class _Rows:
                         f"{work.structure.table}: rows up to {window.high} may lie in the directory of table version {work.structure.version}, whose structure may be a later "
                         f"one: ask for {work.structure.version} or later"
                     )
-                mapped[work.structure.version] = self._mapped(work.structure, work.structure.version)
+                mapped[work.structure.version] = self._mapped(
+                    work.structure, work.structure.version
+                )
                 files.append(work)
             # Without a step they are of a table that had one of the names before.
             elif step is not None:
@@ -317,13 +351,22 @@ class _Rows:
             number=0,
             width=0,
         )
-        listed = [replace(none, stored=stored, number=number) for number, stored in enumerate(below.files, 1)]
-        files = [FeedFile(file=file, structure=structure, floor=-1, newest=False, exact=True) for file in listed]
+        listed = [
+            replace(none, stored=stored, number=number)
+            for number, stored in enumerate(below.files, 1)
+        ]
+        files = [
+            FeedFile(file=file, structure=structure, floor=-1, newest=False, exact=True)
+            for file in listed
+        ]
         return _parts(below.origin, _EVERYTHING, files, mapped)
 
     def _mapped(self, structure: Structure, version: int) -> Mapping[str, Origin]:
         """Return the origin of columns in a structure; raise `NotReplicable` for another key."""
-        steps, names = self.history.after(version), [folded_name(column.name) for column in self.columns]
+        steps, names = (
+            self.history.after(version),
+            [folded_name(column.name) for column in self.columns],
+        )
         found = origins(structure.columns, steps, names)
         if lacking := [name for name in names if name not in found]:
             raise NotReplicable(
@@ -340,10 +383,17 @@ class _Rows:
 
 
 def _parts(
-    upstream: Upstream, window: Window, files: Sequence[FeedFile], mapped: Mapping[int, Mapping[str, Origin]]
+    upstream: Upstream,
+    window: Window,
+    files: Sequence[FeedFile],
+    mapped: Mapping[int, Mapping[str, Origin]],
 ) -> list[ReadPart]:
     return [
-        ReadPart(upstream=upstream, window=replace(window, files=tuple(some), statements=()), mapped=mapped)
+        ReadPart(
+            upstream=upstream,
+            window=replace(window, files=tuple(some), statements=()),
+            mapped=mapped,
+        )
         for some in packed(files, PARTITION_BYTES, CORES)
     ]
 
@@ -356,15 +406,25 @@ def read_part(found: TableAt, part: ReadPart) -> Iterator[pa.RecordBatch]:
             mapped = part.mapped[work.structure.version]
             origins_of = [mapped[folded_name(column.name)] for column in found.columns]
             read = tuple(
-                pa.field(origin.name or "", field.type) for origin, field in zip(origins_of, found.fields, strict=True)
+                pa.field(origin.name or "", field.type)
+                for origin, field in zip(origins_of, found.fields, strict=True)
             )
             asked = WantedColumns(
-                own=read, protocol=part.upstream.protocol, refuse_dates=found.refuse_dates, rescue=not found.key
+                own=read,
+                protocol=part.upstream.protocol,
+                refuse_dates=found.refuse_dates,
+                rescue=not found.key,
             )
-            for each in pieces(ordered, work, work.between(part.window.low, part.window.high), asked):
+            for each in pieces(
+                ordered, work, work.between(part.window.low, part.window.high), asked
+            ):
                 # The rows of an export have their number as commit-ts: none of another file is a
                 # repeat of them.
-                piece = replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS)) if work.exact else each
+                piece = (
+                    replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS))
+                    if work.exact
+                    else each
+                )
                 arrays = piece.arrays(read)
                 own, meta = arrays[: len(read)], arrays[len(read) :]
                 own = list(map(_converted, found.columns, origins_of, repeat(piece), own))
@@ -385,14 +445,18 @@ def _converted(column: TableColumn, origin: Origin, piece: Piece, values: pa.Arr
         one = array_of(column, [origin.default], "csv")
         one = digits_of(column, one) if is_text else one
         return one.take(pa.array(np.zeros(len(piece.ts), np.int64)))
-    former = next(each for each in piece.work.structure.columns if folded_name(each.name) == origin.name)
+    former = next(
+        each for each in piece.work.structure.columns if folded_name(each.name) == origin.name
+    )
     # Texts of another scale are not equal, and Arrow writes small numbers with an exponent.
     is_other = (former.precision, former.scale) != (column.precision, column.scale)
     return digits_of(column, piece.columns[origin.name]) if is_text and is_other else values
 
 
 CHECKPOINT = "checkpoint"
-_PLACE, _KIND, _UPDATED, _COUNT, _FIRST = (f"_ticdc {word}" for word in ("place", "kind", "updated", "count", "first"))
+_PLACE, _KIND, _UPDATED, _COUNT, _FIRST = (
+    f"_ticdc {word}" for word in ("place", "kind", "updated", "count", "first")
+)
 """Columns of our own while a query runs: no column of a table is called so."""
 _BATCH, _GIVEN = "streaming.sql.batchId", "LogicalRDD"
 """What Spark notes in the thread of a micro-batch, and what it makes the DataFrame of one from."""
@@ -460,7 +524,9 @@ def latest(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
             f"startingVersion = {version + 1}, or see table_at(). With the option statements = ignore such statements are passed over"
         )
     if not names:
-        raise ConfigError("the table has no primary key, so none of its rows has a last state: see changes()")
+        raise ConfigError(
+            "the table has no primary key, so none of its rows has a last state: see changes()"
+        )
     if any(each != names for _, each in found):
         raise ConfigError(
             f"the table has had other columns as its primary key ({', '.join(found[0][1])}, now {', '.join(names)}), so a row cannot be followed: "
@@ -572,7 +638,9 @@ def _counted(frame: DataFrame, own: list[Column], name: str) -> DataFrame:
     """Return a keyless table's rows, as often as inserted more than deleted."""
     sign = F.when(F.col("_change_type") == "delete", -1).otherwise(1)
     count = F.col(_COUNT)
-    message = F.lit(f"{name}: more deletes than inserts of one row: the base is not this table's, or files are missing")
+    message = F.lit(
+        f"{name}: more deletes than inserts of one row: the base is not this table's, or files are missing"
+    )
     return (
         frame.groupBy(*own)
         .agg(F.sum(sign).alias(_COUNT))

@@ -44,12 +44,36 @@ Evolution = Literal["fail", "ignore", "rescue"]
 column of JSON.
 """
 _OWN = (
-    *("path", "table", "startingVersion", "startingTimestamp", "endingVersion", "endingTimestamp", "columns"),
-    *("updateImages", "schemaEvolution", "invalidDates", "maxFilesPerTrigger", "maxBytesPerTrigger"),
+    *(
+        "path",
+        "table",
+        "startingVersion",
+        "startingTimestamp",
+        "endingVersion",
+        "endingTimestamp",
+        "columns",
+    ),
+    *(
+        "updateImages",
+        "schemaEvolution",
+        "invalidDates",
+        "maxFilesPerTrigger",
+        "maxBytesPerTrigger",
+    ),
     *("maxPartitionBytes", "minPartitions", "statements"),
 )
 _BUCKET = (
-    *("config", "filter", "protocol", "terminator", "delimiter", "quote", "null", "include_commit_ts", "tz"),
+    *(
+        "config",
+        "filter",
+        "protocol",
+        "terminator",
+        "delimiter",
+        "quote",
+        "null",
+        "include_commit_ts",
+        "tz",
+    ),
     *("binary_encoding_method", "output_old_value", "output_handle_key", "output_field_header"),
     *(
         "headerless_selectors",
@@ -109,17 +133,23 @@ class SourceOptions:
 def source_options(options: Mapping[str, str]) -> SourceOptions:
     """Return a data source's options; raise `ConfigError` with the option and its form."""
     known = {_option(name): value for name, value in options.items()}
-    given = {name: value if name in _AS_THEY_ARE else value.strip() for name, value in known.items()}
+    given = {
+        name: value if name in _AS_THEY_ARE else value.strip() for name, value in known.items()
+    }
     uri = given.get("path", "")
     if not uri:
-        raise ConfigError("the bucket is missing: give its URI to load(), such as .load('s3://bucket/prefix')")
+        raise ConfigError(
+            "the bucket is missing: give its URI to load(), such as .load('s3://bucket/prefix')"
+        )
     if secrets_in(uri):
         raise ConfigError(
             f"{mask_uri(uri)}: the path holds a secret, and paths stand in Spark's plans and on its pages. Give it in the environment of the "
             "driver and of the workers, or by the cloud's own way"
         )
     if "table" not in given and "columns" in given:
-        raise ConfigError("option columns: these are columns of one table, so give the option table too")
+        raise ConfigError(
+            "option columns: these are columns of one table, so give the option table too"
+        )
     if "maxFilesPerTrigger" in given and "maxBytesPerTrigger" in given:
         raise ConfigError("options maxFilesPerTrigger and maxBytesPerTrigger: give one of them")
     from_latest = given.get("startingVersion", "").lower() == LATEST
@@ -131,9 +161,13 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         low=max(0, (start or 1) - 1),
         high=_instant(given, "endingVersion", "endingTimestamp"),
         from_latest=from_latest,
-        columns=tuple(filter(None, (name.strip().strip("`") for name in given.get("columns", "").split(",")))),
+        columns=tuple(
+            filter(None, (name.strip().strip("`") for name in given.get("columns", "").split(",")))
+        ),
         both_images=_one_of(given, "updateImages", ("after", "both")) == "both",
-        evolution=cast("Evolution", _one_of(given, "schemaEvolution", ("fail", "ignore", "rescue"))),
+        evolution=cast(
+            "Evolution", _one_of(given, "schemaEvolution", ("fail", "ignore", "rescue"))
+        ),
         over_statements=_one_of(given, "statements", ("fail", "ignore")) == "ignore",
         refuse_dates=_one_of(given, "invalidDates", ("null", "error")) == "error",
         max_files=_size(given, "maxFilesPerTrigger", 0),
@@ -193,7 +227,9 @@ def _size(given: Mapping[str, str], name: str, default: int) -> int:
     digits = text.rstrip("bgkm ")
     unit = text[len(digits) :].strip()
     if not (digits.isascii() and digits.isdecimal() and int(digits)) or unit not in _UNITS:
-        raise ConfigError(f"option {name}: {given[name]!r}: a positive number is expected, such as 1000 or 64m")
+        raise ConfigError(
+            f"option {name}: {given[name]!r}: a positive number is expected, such as 1000 or 64m"
+        )
     return int(digits) << _UNITS[unit]
 
 
@@ -221,7 +257,9 @@ the first table version and their names.
 """
 COLUMNS = "ticdc.columns"
 """Where it has the names of all of the table's columns, as JSON."""
-DOCUMENTS = tuple(pa.field(name, pa.string()) for name in ("database", "table", "before", "after", "statement"))
+DOCUMENTS = tuple(
+    pa.field(name, pa.string()) for name in ("database", "table", "before", "after", "statement")
+)
 """The columns of a feed of all tables."""
 RESERVED = frozenset((*(field.name for field in META), SEQUENCE.name, RESCUED))
 """Names of the columns that the source adds, or may add."""
@@ -249,7 +287,9 @@ def chosen(schema: pa.Schema, asked: StructType) -> pa.Schema:
     for wanted in asked.fields:
         place = schema.get_field_index(wanted.name)
         if place < 0:
-            raise ConfigError(f"the schema names column {wanted.name}, but there are: {', '.join(schema.names)}")
+            raise ConfigError(
+                f"the schema names column {wanted.name}, but there are: {', '.join(schema.names)}"
+            )
         field = schema.field(place)
         kind = from_arrow_type(field.type, prefer_timestamp_ntz=True)
         if kind != wanted.dataType:
@@ -278,7 +318,8 @@ def sequence(arrays: Sequence[pa.Array], operations: NDArray[np.int8]) -> pa.Arr
     kinds = pa.array((operations > DELETE).astype(np.int8))
     _, versions, _, _, files, numbers = arrays
     return pa.StructArray.from_arrays(
-        [versions, kinds, files, numbers], fields=[SEQUENCE.type.field(n) for n in range(SEQUENCE.type.num_fields)]
+        [versions, kinds, files, numbers],
+        fields=[SEQUENCE.type.field(n) for n in range(SEQUENCE.type.num_fields)],
     )
 
 
@@ -315,7 +356,9 @@ def open_feed(options: SourceOptions) -> tuple[Feed, Loaded]:
     """Return a source's feed and settings; raise `ConfigError` or `StorageUnavailable`."""
     given = {"upstream_uri": options.uri, **options.bucket}
     loaded, storage = Session(given, os.environ).open_bucket()
-    return Feed(storage, loaded.config.upstream, SystemClock(), loaded.config.selecting.rules, options.table), loaded
+    return Feed(
+        storage, loaded.config.upstream, SystemClock(), loaded.config.selecting.rules, options.table
+    ), loaded
 
 
 def look_at(options: SourceOptions) -> Opened:
@@ -339,10 +382,14 @@ def look_at(options: SourceOptions) -> Opened:
         by_name = {folded_name(field.name): field for field in every}
         for name in options.columns:
             if folded_name(name) not in by_name:
-                raise ConfigError(f"option columns: the table has no column {name}; it has: {', '.join(by_name)}")
+                raise ConfigError(
+                    f"option columns: the table has no column {name}; it has: {', '.join(by_name)}"
+                )
         known = frozenset(by_name)
         own = tuple(by_name[folded_name(name)] for name in options.columns) or every
-        if reserved := next((field.name for field in own if folded_name(field.name) in RESERVED), ""):
+        if reserved := next(
+            (field.name for field in own if folded_name(field.name) in RESERVED), ""
+        ):
             raise ConfigError(
                 f"the table has a column {reserved}, which is also the name of a column that the source adds: leave it out with the option columns"
             )
@@ -358,7 +405,9 @@ def look_at(options: SourceOptions) -> Opened:
         keys=keys,
         moved=moved,
         landmarks=landmarks(feed.contents.definitions),
-        rules=loaded.config.selecting.rules if options.table is None else (qualified(options.table),),
+        rules=loaded.config.selecting.rules
+        if options.table is None
+        else (qualified(options.table),),
     )
 
 
@@ -392,6 +441,8 @@ def told() -> Iterator[None]:
     try:
         yield
     except UndecodableRow as fault:
-        raise UndecodableRow(redact(str(fault)), at_end=fault.at_end, commit_ts=fault.commit_ts) from None
+        raise UndecodableRow(
+            redact(str(fault)), at_end=fault.at_end, commit_ts=fault.commit_ts
+        ) from None
     except StorageConsumerError as fault:
         raise type(fault)(redact(str(fault))) from None

@@ -129,14 +129,18 @@ def _rows(
             arrays[SEQUENCE.name] = sequence(found[meta:], piece.operations)
             if RESCUED in schema.names:
                 rescued = piece.columns.get(RESCUED)
-                arrays[RESCUED] = pa.nulls(len(piece.ts), pa.string()) if rescued is None else rescued
+                arrays[RESCUED] = (
+                    pa.nulls(len(piece.ts), pa.string()) if rescued is None else rescued
+                )
             yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
 _META_NAMES = tuple(field.name for field in META)
 
 
-def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) -> Iterator[pa.RecordBatch]:
+def _documents(
+    ordered: Ordered, partition: FilesPartition, protocol: Protocol
+) -> Iterator[pa.RecordBatch]:
     """Yield rows of all tables as JSON, and statements; what a row does not have is null."""
     images = Images(protocol)
     held: list[dict[str, object]] = []
@@ -145,15 +149,27 @@ def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) 
         for number, each in enumerate(of_one_ts):
             definition = each.definition
             row = _row(definition.name, each.commit_ts, _STATEMENT, "", number)
-            row |= {"statement": definition.query, "_change_type": "ddl", "_table_version": definition.version}
+            row |= {
+                "statement": definition.query,
+                "_change_type": "ddl",
+                "_table_version": definition.version,
+            }
             held.append(row | {"_file": definition.path})
     for work in partition.window.files:
-        for change in ordered.changes_of(work, work.between(partition.window.low, partition.window.high)):
-            before, after = (None if image is None else dumped(image) for image in images.of(change))
+        for change in ordered.changes_of(
+            work, work.between(partition.window.low, partition.window.high)
+        ):
+            before, after = (
+                None if image is None else dumped(image) for image in images.of(change)
+            )
             word, structure = WORDS.get(change.operation), change.structure
-            row = _row(structure.table, change.commit_ts, int(word is not None), change.file, change.row)
+            row = _row(
+                structure.table, change.commit_ts, int(word is not None), change.file, change.row
+            )
             row |= {"before": before, "after": after}
-            held.append(row | {"_change_type": word or "delete", "_table_version": structure.version})
+            held.append(
+                row | {"_change_type": word or "delete", "_table_version": structure.version}
+            )
             if len(held) >= _ROWS:
                 yield pa.RecordBatch.from_pylist(held, schema=partition.schema)
                 held = []
@@ -199,7 +215,9 @@ def transactions_once(batches: Iterator[pa.RecordBatch], keys: Keys) -> Iterator
     """Yield changes, sorted by `_sequence`, each once; those of one commit-ts together."""
     for table in _transactions(batches):
         versions = table.column("_commit_version").to_numpy()
-        files = np.unique(table.column("_file").to_numpy(zero_copy_only=False), return_inverse=True)[1]
+        files = np.unique(
+            table.column("_file").to_numpy(zero_copy_only=False), return_inverse=True
+        )[1]
         starts, ends, is_several = runs_of(versions, files)
         kept = np.ones(len(versions), np.bool_)
         for start, end in zip(starts[is_several], ends[is_several], strict=True):
@@ -228,25 +246,35 @@ def _of_one(table: pa.Table, files: NDArray[np.int64], keys: Keys) -> list[bool]
     """Return which changes of one commit-ts are no repeats."""
     names, ranks = own_columns(table.schema.names), _ranks(table, files)
     layout = RowLayout(
-        table=TableName(schema="", table=""), columns=tuple(TableColumn(name=name, type="TEXT") for name in names)
+        table=TableName(schema="", table=""),
+        columns=tuple(TableColumn(name=name, type="TEXT") for name in names),
     )
     by_name = {folded_name(name): place for place, name in enumerate(names)}
     structures = {
-        version: Structure(layout=layout, version=0, key=tuple(by_name[folded_name(name)] for name in columns))
+        version: Structure(
+            layout=layout, version=0, key=tuple(by_name[folded_name(name)] for name in columns)
+        )
         for version, columns in keys
     }
-    texts = ([None if value is None else repr(value) for value in table.column(name).to_pylist()] for name in names)
+    texts = (
+        [None if value is None else repr(value) for value in table.column(name).to_pylist()]
+        for name in names
+    )
     rows = zip(*texts, strict=True)
     kinds = table.column("_change_type").to_pylist()
     versions, numbers = table.column("_table_version").to_pylist(), table.column("_row").to_pylist()
     ranked = []
     for place, (kind, values) in enumerate(zip(kinds, rows, strict=True)):
-        structure = structures[max((v for v in structures if v <= versions[place]), default=min(structures))]
+        structure = structures[
+            max((v for v in structures if v <= versions[place]), default=min(structures))
+        ]
         if kind != _PREIMAGE:
             if any(values[at] is None for at in structure.key):
                 raise NotReplicable(null_key(structure.key_names))
             # `once` does not ask for the file, so that field tells which change it is.
-            change = Change(0, _OPERATIONS[kind], values, None, structure, str(place), numbers[place])
+            change = Change(
+                0, _OPERATIONS[kind], values, None, structure, str(place), numbers[place]
+            )
             ranked.append((int(ranks[files[place]]), change))
     chosen = {int(change.file) for change in once(ranked)}
     # An old row goes with its new one.
@@ -259,14 +287,19 @@ def _of_one(table: pa.Table, files: NDArray[np.int64], keys: Keys) -> list[bool]
 
 def _ranks(table: pa.Table, files: NDArray[np.int64]) -> dict[int, int]:
     """Return a rank per file, by its number: one more for the next file, else a higher one."""
-    paths = {int(number): str(path) for number, path in zip(files, table.column("_file").to_pylist(), strict=True)}
+    paths = {
+        int(number): str(path)
+        for number, path in zip(files, table.column("_file").to_pylist(), strict=True)
+    }
     ranks: dict[int, int] = {}
     rank, before = 0, ("", "", 0)
     for number in sorted(paths, key=lambda number: paths[number]):
         # The folder of the file, its name without its number, and the number.
         folder, _, name = paths[number].rpartition("/")
         match = _NUMBER.search(name)
-        found = (folder, name, 0) if match is None else (folder, name[: match.start()], int(match[1]))
+        found = (
+            (folder, name, 0) if match is None else (folder, name[: match.start()], int(match[1]))
+        )
         is_next = found[:2] == before[:2] and found[2] == before[2] + 1
         # The first file of a day follows the last one of the day before.
         begins = found[0] != before[0] and found[2] == 1

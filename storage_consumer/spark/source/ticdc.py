@@ -19,14 +19,27 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from storage_consumer.bucket.metadata import Before
 from storage_consumer.changes.alterations import Move, moves
 from storage_consumer.changes.reading import Feed, FileSpan, Patience
 from storage_consumer.changes.record_batches import arrow_type, holds
-from storage_consumer.changes.window import FeedFile, FeedStatement, Structure, Window, beyond, landmarks, may_hold
+from storage_consumer.changes.window import (
+    FeedFile,
+    FeedStatement,
+    Structure,
+    Window,
+    beyond,
+    landmarks,
+    may_hold,
+)
 from storage_consumer.clock import SystemClock
 from storage_consumer.errors import ConfigError, FilesMissing, NotReplicable
 from storage_consumer.model import DataFile, StoredObject, folded_name, folder_of
@@ -140,7 +153,9 @@ class SeenFiles:
         if self._awaited:
             self._note(self.contents.pending())
             for name, numbers in self._awaited.items():
-                if gone := next((number for number in numbers if number not in self._files.get(name, {})), 0):
+                if gone := next(
+                    (number for number in numbers if number not in self._files.get(name, {})), 0
+                ):
                     raise FilesMissing(
                         f"file number {gone} in {folder_of(name)} is missing. It was there before, and held rows that were not due. Restore it from a copy of "
                         "the bucket"
@@ -161,7 +176,9 @@ class SeenFiles:
             ordered = self._feed.ordered(window)
             tally = ordered.tally(work, work.floor)
             is_whole = work.file not in ordered.torn
-            return _Seen(tally.next_ts, max(tally.max_ts, tally.next_ts) if is_whole else _NOT_WHOLE)
+            return _Seen(
+                tally.next_ts, max(tally.max_ts, tally.next_ts) if is_whole else _NOT_WHOLE
+            )
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             self._seen |= zip((work.file.stored for work in new), pool.map(look, new), strict=True)
@@ -198,7 +215,11 @@ class SeenFiles:
         """
         pending = self.contents.pending()
         self._note(pending)
-        self._files = {name: files for name, files in self._files.items() if may_hold(next(iter(files.values())), low)}
+        self._files = {
+            name: files
+            for name, files in self._files.items()
+            if may_hold(next(iter(files.values())), low)
+        }
         more = defaultdict[str, list[int]](list)
         for file in pending:
             if (seen := self._seen.get(file.stored)) is None or seen.last > high:
@@ -299,7 +320,11 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             return start
         try:
             # Spark takes an empty micro-batch for the end of a query that reads what is there now.
-            spans = inventory.spans(low, high) if self.most is None else inventory.spans_once_there(low, high)
+            spans = (
+                inventory.spans(low, high)
+                if self.most is None
+                else inventory.spans_once_there(low, high)
+            )
         except FilesMissing as fault:
             inventory.missing.bear(fault)
             return start
@@ -309,8 +334,12 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             # After these statements before the query's own startingVersion the table has other
             # rows. They are no ends, but no micro-batch spans one: what a query does at such a
             # statement, it does between two of them.
-            passed = (move.version for move in moves(table, low, own, inventory.contents.definitions))
-            high = min(high, next((v for v in passed if any(span.first <= v for span in spans)), high))
+            passed = (
+                move.version for move in moves(table, low, own, inventory.contents.definitions)
+            )
+            high = min(
+                high, next((v for v in passed if any(span.first <= v for span in spans)), high)
+            )
             spans = [span for span in spans if span.first <= high]
         end = self._first_end((low, high), (statements, min(high, checkpoint - 1)))
         if end is not None:
@@ -364,7 +393,9 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         """Return what is known of the bucket; a new process begins with an earlier one's notes."""
         if self._inventory is None:
             feed, loaded = open_feed(self.options)
-            self._inventory = SeenFiles(feed, Patience(SystemClock(), loaded.config.tuning.gap_timeout))
+            self._inventory = SeenFiles(
+                feed, Patience(SystemClock(), loaded.config.tuning.gap_timeout)
+            )
         if start is not None:
             self._inventory.begin(start["finished"])
             # An offset of an earlier version does not tell the place, and knows the bucket by its
@@ -373,7 +404,9 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             before = Before(
                 checkpoint=start["commit_ts"],
                 sequences=start["finished"].keys(),
-                schema_files=frozenset((table_dir, version) for table_dir, version in feed["versions"]),
+                schema_files=frozenset(
+                    (table_dir, version) for table_dir, version in feed["versions"]
+                ),
                 place=feed["place"],
             )
             self._inventory.refuse_other(before)
@@ -381,15 +414,25 @@ class MicroBatches(Tasks, DataSourceStreamReader):
 
     def _statements(self, low: int, high: int) -> tuple[FeedStatement, ...]:
         """Return the statements that the query is given; a single table's are not its rows."""
-        return () if self.options.table is not None else tuple(self._looked().contents.statements(low, high))
+        return (
+            ()
+            if self.options.table is not None
+            else tuple(self._looked().contents.statements(low, high))
+        )
 
-    def _offset(self, commit_ts: int, statements: int, finished: Mapping[str, Sequence[int]]) -> Offset:
+    def _offset(
+        self, commit_ts: int, statements: int, finished: Mapping[str, Sequence[int]]
+    ) -> Offset:
         """Return an offset: given rows' and statements' commit-ts (inclusive), tables, ended files.
 
         The bucket is told as well, by its place and by some of its schema files: a query that goes
         on elsewhere would lose rows without a word.
         """
-        found = self.opened.landmarks if self._inventory is None else landmarks(self._inventory.contents.definitions)
+        found = (
+            self.opened.landmarks
+            if self._inventory is None
+            else landmarks(self._inventory.contents.definitions)
+        )
         return {
             "format": _FORMAT,
             "of": list(self.opened.rules),
@@ -438,7 +481,10 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         # The rows of a structure end where the next one begins.
         for structure, later in zip_longest(found, found[1:]):
             if why := self._misfit(structure, low, 0 if later is None else later.version):
-                yield End(structure.version, f"{structure.table}: since table version {structure.version} {why}")
+                yield End(
+                    structure.version,
+                    f"{structure.table}: since table version {structure.version} {why}",
+                )
 
     def _misfit(self, structure: Structure, low: int, until: int) -> str:
         """Return why a structure misfits the query's columns, or empty.
@@ -451,13 +497,19 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             again = f"read {_batch_before(low, until)}, and then begin it again with a {_ANEW.format(until + 1)}"
         # By table version, the primary key's columns when the query began.
         keys: list[tuple[int, list[str]]] = json.loads(self.opened.keys)
-        if structure.version > self.opened.high and _folded(structure.key_names) != _folded(keys[-1][1]):
+        if structure.version > self.opened.high and _folded(structure.key_names) != _folded(
+            keys[-1][1]
+        ):
             return f"the primary key is ({', '.join(structure.key_names)}): stop the query, and {again}"
         for column in structure.columns:
             name, kind = folded_name(column.name), arrow_type(column)
             if name in own and not holds(own[name].type, kind):
                 return f"column {column.name} is {kind}, and the query began with {own[name].type}: stop the query, and {again}"
-            if name not in self.opened.known and self.options.evolution == "fail" and not self.options.columns:
+            if (
+                name not in self.opened.known
+                and self.options.evolution == "fail"
+                and not self.options.columns
+            ):
                 return (
                     f"there is the new column {column.name}: begin the query again, with its old checkpointLocation, to have it; or set "
                     "schemaEvolution to ignore, or to rescue. What the statement gave to the rows that were there, such as the column's "
@@ -540,13 +592,19 @@ if HAS_LIMITS:
             """Return up to where the bucket is complete, limited; the start if there is no more."""
             files = limit.max_files if isinstance(limit, ReadMaxFiles) else 0
             with told():
-                return self.next_offset(start, files, limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0)
+                return self.next_offset(
+                    start, files, limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0
+                )
 
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
             """Return the limit of the options."""
             if self.options.max_files:
                 return ReadMaxFiles(self.options.max_files)
-            return ReadMaxBytes(self.options.max_bytes) if self.options.max_bytes else ReadAllAvailable()
+            return (
+                ReadMaxBytes(self.options.max_bytes)
+                if self.options.max_bytes
+                else ReadAllAvailable()
+            )
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
             """Note all that is there now: a query with that trigger reads no further."""
@@ -620,7 +678,9 @@ class TicdcDataSource(DataSource):
         if HAS_LIMITS:
             return AdmittedStreamReader(asked, found, columns)
         if asked.max_files or asked.max_bytes:
-            raise ConfigError("options maxFilesPerTrigger and maxBytesPerTrigger need Spark 4.2 or later")
+            raise ConfigError(
+                "options maxFilesPerTrigger and maxBytesPerTrigger need Spark 4.2 or later"
+            )
         return TicdcStreamReader(asked, found, columns)
 
     def _found(self) -> Opened:

@@ -47,7 +47,10 @@ def table_options(statement: Targeted) -> Iterator[Edit]:
     for first, last in _options(statement, f"{STORED_BY_TIDB_ONLY}|ROW_FORMAT|STORAGE"):
         value = statement.tokens[last - 1].upper
         # Of these TiDB ignores some values alone.
-        stays = {"ROW_FORMAT": not value.startswith("TOKUDB_"), "STORAGE": value not in ("DISK", "MEMORY")}
+        stays = {
+            "ROW_FORMAT": not value.startswith("TOKUDB_"),
+            "STORAGE": value not in ("DISK", "MEMORY"),
+        }
         if not stays.get(statement.tokens[first].upper):
             yield statement.edit(first, last)
     folders = statement.find("{DATA|INDEX} DIRECTORY [=] text")
@@ -85,7 +88,9 @@ unlogged = everywhere("NO_WRITE_TO_BINLOG")
 
 def splits(statement: Targeted) -> Iterator[Edit]:
     """Take off how TiDB is to split a new table into regions."""
-    for first, _ in statement.find(SPLIT, max(statement.body[1], 0), depth=0)[:1] if statement.creates else ():
+    for first, _ in (
+        statement.find(SPLIT, max(statement.body[1], 0), depth=0)[:1] if statement.creates else ()
+    ):
         yield statement.edit(first, len(statement.tokens))
 
 
@@ -122,7 +127,9 @@ def database_options(statement: Targeted) -> Iterator[Edit]:
         if token.upper == "ENCRYPTION" and at > 2:  # noqa: PLR2004 - after the database's name
             yield statement.edit(at, _value_end(found, at))
     # LOCATION LABELS has any number of texts.
-    yield from statement.without(statement.find("SET TIFLASH REPLICA [any] {LOCATION|LABELS|,|text}*")[:1])
+    yield from statement.without(
+        statement.find("SET TIFLASH REPLICA [any] {LOCATION|LABELS|,|text}*")[:1]
+    )
 
 
 def linear(statement: Targeted) -> Iterator[Edit]:
@@ -177,7 +184,9 @@ def _partition_options(statement: Statement, words: str) -> Iterator[tuple[int, 
             yield at, _value_end(found, at)
 
 
-_OWN_OBJECTS = "{CREATE|ALTER|DROP} {GLOBAL TEMPORARY TABLE|SEQUENCE|PLACEMENT POLICY|RESOURCE GROUP}"
+_OWN_OBJECTS = (
+    "{CREATE|ALTER|DROP} {GLOBAL TEMPORARY TABLE|SEQUENCE|PLACEMENT POLICY|RESOURCE GROUP}"
+)
 """A temporary table's rows live as long as a transaction and never reach a file."""
 _REPLICAS = "ALTER {DATABASE|SCHEMA} [any] SET TIFLASH"
 """TiFlash replicas are each cluster's own affair."""
@@ -196,10 +205,15 @@ def parts_left_out(statement: Targeted, server_type: str) -> tuple[frozenset[int
     if server_type != "tidb" and statement.begins(0, _OWN_OBJECTS):
         return everything, ["object of TiDB"]
     # With nothing but its value behind it.
-    is_encryption = statement.begins(0, "ALTER {DATABASE|SCHEMA} any ENCRYPTION") and len(statement.tokens) <= 6  # noqa: PLR2004
+    is_encryption = (
+        statement.begins(0, "ALTER {DATABASE|SCHEMA} any ENCRYPTION") and len(statement.tokens) <= 6  # noqa: PLR2004
+    )
     if statement.begins(0, _REPLICAS) or (server_type != "tidb" and is_encryption):
         return everything, ["attribute of TiDB"]
-    reasons = {number: _reason_to_leave_out(statement, number, server_type) for number in sorted(everything)}
+    reasons = {
+        number: _reason_to_leave_out(statement, number, server_type)
+        for number in sorted(everything)
+    }
     gone = {number: reason for number, reason in reasons.items() if reason}
     return frozenset(gone), list(dict.fromkeys(gone.values()))
 
@@ -248,12 +262,16 @@ def _reason_to_leave_out(statement: Targeted, number: int, server_type: str) -> 
         and len(part) > name_at
         and part[1].upper in INDEX_WORDS
         and folded_name(part[name_at].name) not in names.indexes,
-        "missing foreign key": names is not None and dropped is not None and not name_there(dropped.name, statement),
+        "missing foreign key": names is not None
+        and dropped is not None
+        and not name_there(dropped.name, statement),
         "text default": server_type == "mysql" and sets_text(part, statement.stored),
         "IF EXISTS": server_type == "mysql" and condition_fails(part, names),
         "unique expression index": no_expressions and "UNIQUE" in words,
         "expression index": no_expressions,
-        "global index": defines_index and "PRIMARY" not in words and is_global(statement, first, last),
+        "global index": defines_index
+        and "PRIMARY" not in words
+        and is_global(statement, first, last),
     }
     return next((name for name, holds in reasons.items() if holds), "")
 

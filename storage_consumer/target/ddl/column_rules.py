@@ -17,7 +17,13 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, folded_name
 from storage_consumer.sql.statement import Column, Edit, Statement, column_at, statement_of
 from storage_consumer.sql.tokens import Token, find_words, has_words
-from storage_consumer.target.ddl.edits import Targeted, everywhere, in_column, in_columns, index_columns
+from storage_consumer.target.ddl.edits import (
+    Targeted,
+    everywhere,
+    in_column,
+    in_columns,
+    index_columns,
+)
 from storage_consumer.target.ddl.index_rules import STARTS
 
 SOURCE_COLLATIONS = {
@@ -31,7 +37,10 @@ SOURCE_COLLATIONS = {
     "gb18030": "gb18030_chinese_ci",
 }
 """TiDB's default collation of each of its charsets."""
-MARIADB_COLLATIONS = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
+MARIADB_COLLATIONS = {
+    "utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci",
+    "utf8mb4_0900_bin": "utf8mb4_nopad_bin",
+}
 _THREE_BYTES = ("utf8mb3_", "utf8_")
 """Prefixes of utf8mb3 collations: new (MySQL from 8.0.30, MariaDB from 10.6), and known to all."""
 _CHARSET = "{CHARSET|CHARACTER SET}"
@@ -41,7 +50,9 @@ _EITHER = f"COLLATE|{_CHARSET}"
 def database_defaults(statement: Targeted) -> Iterator[Edit]:
     """Write utf8mb4_bin into a CREATE DATABASE that names no charset and no collation."""
     end = statement.tokens[-1].end
-    if statement.head in (("CREATE", "DATABASE"), ("CREATE", "SCHEMA")) and not statement.find(_EITHER, depth=0):
+    if statement.head in (("CREATE", "DATABASE"), ("CREATE", "SCHEMA")) and not statement.find(
+        _EITHER, depth=0
+    ):
         yield end, end, " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 
@@ -62,7 +73,9 @@ def source_collation(statements: Iterable[str], server_type: str) -> str:
     collation = "utf8mb4_bin"
     for each in map(statement_of, statements):
         named = [name.replace(*_THREE_BYTES) for _, name in _collations(each)]
-        named = named or [SOURCE_COLLATIONS.get(_charset(each, at), "") for at in each.find(_CHARSET + " [=] any")]
+        named = named or [
+            SOURCE_COLLATIONS.get(_charset(each, at), "") for at in each.find(_CHARSET + " [=] any")
+        ]
         # A database created again starts afresh; an ALTER without a collation leaves it.
         if "".join(named[-1:]) or each.head[:1] == ("CREATE",):
             collation = "".join(named[-1:]) or "utf8mb4_bin"
@@ -88,34 +101,52 @@ def charsets(statement: Targeted) -> Iterator[Edit]:
     found = statement.tokens
     parts = statement.parts
     # ALTER TABLE may name both in two parts: ``CHARACTER SET = x, COLLATE = y``.
-    is_apart = len(parts) > 1 and any(statement.begins(first, "[DEFAULT] COLLATE") for first, _ in parts)
+    is_apart = len(parts) > 1 and any(
+        statement.begins(first, "[DEFAULT] COLLATE") for first, _ in parts
+    )
     if is_apart or has_words(found, "VIEW"):
         return
     for first, last in statement.find(_CHARSET + " [=] any"):
         charset = _charset(statement, (first, last))
         depth, collation = found[first].depth, SOURCE_COLLATIONS.get(charset)
         # A COLLATE may be on either side of the charset.
-        collated = any(_comes("COLLATE", each, depth, ",)") for each in (found[first + 1 :], found[first::-1]))
+        collated = any(
+            _comes("COLLATE", each, depth, ",)") for each in (found[first + 1 :], found[first::-1])
+        )
         # The type of a CAST may name a charset, but no collation.
-        if not collation or collated or (first and _comes("AS", found[first - 1 :: -1], depth, ",")):
+        if (
+            not collation
+            or collated
+            or (first and _comes("AS", found[first - 1 :: -1], depth, ","))
+        ):
             continue
         # `CHARACTER SET x BINARY` means the collation x_bin, which takes the place of BINARY.
         binary = has_words(found[last : last + 1], "BINARY")
         by_bytes = f"{charset}_bin" if binary and charset != "binary" else collation
-        yield found[last - 1].end, found[last - 1 + binary].end, f" COLLATE {by_bytes.replace(*_THREE_BYTES)}"
+        yield (
+            found[last - 1].end,
+            found[last - 1 + binary].end,
+            f" COLLATE {by_bytes.replace(*_THREE_BYTES)}",
+        )
 
 
 def new_columns(statement: Targeted) -> Iterator[Edit]:
     """Give columns the table's former collation if the ALTER TABLE changes it, as TiDB does."""
     former = statement.there.collation
     # TiDB and the others differ only where the same statement also changes the table's collation.
-    changes = any(statement.begins(first, f"[DEFAULT] {{{_EITHER}}}") for first, _ in statement.parts)
+    changes = any(
+        statement.begins(first, f"[DEFAULT] {{{_EITHER}}}") for first, _ in statement.parts
+    )
     if not former or statement.creates or not changes:
         return
     for column in statement.columns:
         found, depth = column.tokens, column.tokens[0].depth
         end = column.first + len(found)
-        if column.verb == "ADD" and column.is_text and not statement.find(_EITHER, column.first, end, depth):
+        if (
+            column.verb == "ADD"
+            and column.is_text
+            and not statement.find(_EITHER, column.first, end, depth)
+        ):
             at = statement.tokens[statement.type_end(column) - 1].end
             yield at, at, f" CHARACTER SET {former.partition('_')[0]} COLLATE {former}"
 
@@ -158,12 +189,16 @@ _SORTS: Mapping[str, str] = {
 }
 _ANY = frozenset(("integer", "text", "day"))
 PROVEN: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("+", "-", "*", "%", "DIV", "MOD", "ABS", "GREATEST", "LEAST"), frozenset(("integer",))),
+    **dict.fromkeys(
+        ("+", "-", "*", "%", "DIV", "MOD", "ABS", "GREATEST", "LEAST"), frozenset(("integer",))
+    ),
     **dict.fromkeys(("REVERSE", "TRIM"), frozenset(("text",))),
     # Of a text these count its bytes, which are UTF-8 in TiDB whatever its character set is.
     **dict.fromkeys(("CRC32", "LENGTH"), frozenset(("integer", "day"))),
     **dict.fromkeys(("YEAR", "MONTH", "DAYOFMONTH", "LAST_DAY", "TO_DAYS"), frozenset(("day",))),
-    **dict.fromkeys(("CHAR_LENGTH", "COALESCE", "CONCAT", "IFNULL", "LEFT", "RIGHT", "SUBSTRING"), _ANY),
+    **dict.fromkeys(
+        ("CHAR_LENGTH", "COALESCE", "CONCAT", "IFNULL", "LEFT", "RIGHT", "SUBSTRING"), _ANY
+    ),
 }
 """Function or operator → column sorts for which tests show equal values on all servers."""
 
@@ -194,7 +229,9 @@ def counters(statement: Targeted) -> Iterator[Edit]:
         for name in index_columns(part)[:1]
     }
     for column in statement.columns if statement.creates else ():
-        if folded_name(column.name) in indexed or in_column(statement, column, "INDEX|KEY|PRIMARY|UNIQUE"):
+        if folded_name(column.name) in indexed or in_column(
+            statement, column, "INDEX|KEY|PRIMARY|UNIQUE"
+        ):
             continue
         yield from statement.without(in_column(statement, column, "AUTO_INCREMENT"))
 
@@ -218,7 +255,9 @@ def json_not_null(statement: Targeted) -> Iterator[Edit]:
 def random_default(statement: Targeted) -> str:
     """Return the added column whose random default fills existing rows; "" if there is none."""
     for column in _added(statement):
-        if has_words(column.tokens, "DEFAULT") and _RANDOM & {token.upper for token in column.tokens}:
+        if has_words(column.tokens, "DEFAULT") and _RANDOM & {
+            token.upper for token in column.tokens
+        }:
             return column.name
     return ""
 
@@ -239,7 +278,12 @@ def timestamps(statement: Targeted) -> Iterator[Edit]:
     known = {folded_name(column.name): column for column in statement.stored}
     for each in statement.columns:
         column, literal = known.get(folded_name(each.name)), _time(each.tokens)
-        if column is None or column.type != "TIMESTAMP" or column.default is None or literal is None:
+        if (
+            column is None
+            or column.type != "TIMESTAMP"
+            or column.default is None
+            or literal is None
+        ):
             continue
         try:
             # What is no time in the schema file cannot be converted; then the text stays.
@@ -323,7 +367,11 @@ def texts(statement: Targeted) -> Iterator[Edit]:
             # With or without an introducer.
             string = at + column.tokens[at].upper.startswith("_")
             if string < len(column.tokens) and column.tokens[string].kind == "string":
-                yield column.tokens[at].start, column.tokens[string].end, f"({column.tokens[string].text})"
+                yield (
+                    column.tokens[at].start,
+                    column.tokens[string].end,
+                    f"({column.tokens[string].text})",
+                )
 
 
 def _is_long(kind: str) -> bool:
@@ -384,7 +432,9 @@ def json_casts(statement: Targeted) -> Iterator[Edit]:
     """Make a generated column cast JSON unquoted: MariaDB keeps quotes, which cast to 0."""
     for column in statement.columns:
         opening, end = column.generated
-        for first, last in statement.find("JSON_EXTRACT ( )", column.first + opening, column.first + end):
+        for first, last in statement.find(
+            "JSON_EXTRACT ( )", column.first + opening, column.first + end
+        ):
             if has_words(statement.tokens[first - 2 : first], "CAST", "("):
                 start, stop, _ = statement.edit(first, last)
                 yield start, start, "JSON_UNQUOTE("
@@ -439,7 +489,9 @@ def _is_proven(expression: Sequence[Token], sorts: Mapping[str, str]) -> bool:
         if token.kind == "quoted" or (not is_called and folded_name(token.name) in sorts):
             used.add(sorts.get(folded_name(token.name), ""))
             continue
-        is_named = token.kind == "word" and not token.upper.startswith("_") and not token.upper.isdigit()
+        is_named = (
+            token.kind == "word" and not token.upper.startswith("_") and not token.upper.isdigit()
+        )
         if is_named or (token.kind == "symbol" and token.text not in "(),"):
             allowed.add(token.upper)
     return all(name in PROVEN and used <= PROVEN[name] for name in allowed) and "" not in used

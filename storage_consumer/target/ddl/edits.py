@@ -103,7 +103,9 @@ Rule = Callable[[Targeted], Iterable[Edit]]
 
 def everywhere(grammar: str, text: str = "") -> Rule:
     """Return the rule that replaces each phrase of a grammar by a text; see `Statement.find`."""
-    return lambda statement: [statement.edit(first, last, text) for first, last in statement.find(grammar)]
+    return lambda statement: [
+        statement.edit(first, last, text) for first, last in statement.find(grammar)
+    ]
 
 
 def in_columns(grammar: str) -> Rule:
@@ -115,7 +117,9 @@ def in_columns(grammar: str) -> Rule:
     ]
 
 
-def in_column(statement: Statement, column: Column, grammar: str, start: int = 2) -> list[tuple[int, int]]:
+def in_column(
+    statement: Statement, column: Column, grammar: str, start: int = 2
+) -> list[tuple[int, int]]:
     """Return places of such phrases in a column's definition from `start`, outside parentheses."""
     end = column.first + len(column.tokens)
     return statement.find(grammar, column.first + start, end, column.tokens[0].depth)

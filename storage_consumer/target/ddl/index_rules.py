@@ -78,7 +78,9 @@ def options(statement: Targeted) -> Iterator[Edit]:
 
 def of_statement(statement: Targeted) -> Iterator[Edit]:
     """Take ALGORITHM and LOCK off the end of CREATE INDEX and DROP INDEX."""
-    for at, last in statement.find("{ALGORITHM|LOCK} [=] any", depth=0) if is_about_index(statement) else ():
+    for at, last in (
+        statement.find("{ALGORITHM|LOCK} [=] any", depth=0) if is_about_index(statement) else ()
+    ):
         if not is_name(statement.tokens, at):
             yield statement.edit(at, last)
 
@@ -86,14 +88,20 @@ def of_statement(statement: Targeted) -> Iterator[Edit]:
 def is_about_index(statement: Targeted) -> bool:
     """Return whether it is a CREATE INDEX or DROP INDEX."""
     found = statement.tokens
-    return found[0].upper in ("CREATE", "DROP") and any(has_words(found[:3], word) for word in INDEX_WORDS)
+    return found[0].upper in ("CREATE", "DROP") and any(
+        has_words(found[:3], word) for word in INDEX_WORDS
+    )
 
 
 def invisible(statement: Targeted) -> Iterator[Edit]:
     """Write IGNORED for INVISIBLE, after an index's name in ALTER INDEX or after its columns."""
     words = {"INVISIBLE": "IGNORED", "VISIBLE": "NOT IGNORED"}
     for at, (before, token) in enumerate(pairwise(statement.tokens), 1):
-        if token.upper in words and before.text not in ("(", ",") and not is_name(statement.tokens, at):
+        if (
+            token.upper in words
+            and before.text not in ("(", ",")
+            and not is_name(statement.tokens, at)
+        ):
             yield token.start, token.end, words[token.upper]
 
 
@@ -111,7 +119,9 @@ def columns_alone(statement: Targeted) -> Iterator[Edit]:
         if is_called_after_column(statement, part):
             opening = find_words(part, "(")
             inside = elements(part, opening, closing(part, opening))
-            yield from (statement.edit(first + a - 1, first + b) for a, b in inside if part[a].text == "(")
+            yield from (
+                statement.edit(first + a - 1, first + b) for a, b in inside if part[a].text == "("
+            )
             yield from _ordinary(statement, first, last)
 
 
@@ -140,7 +150,11 @@ def index_names(statement: Targeted) -> Iterator[Edit]:
     taken = set(statement.there.indexes)
     for part in statement.elements:
         for at, (before, token) in enumerate(pairwise(part), 1):
-            bare = token.kind == "word" and token.upper not in INDEX_WORDS and has_words(part[at + 1 : at + 2], "(")
+            bare = (
+                token.kind == "word"
+                and token.upper not in INDEX_WORDS
+                and has_words(part[at + 1 : at + 2], "(")
+            )
             if before.upper in (*INDEX_WORDS, "UNIQUE") and (token.kind == "quoted" or bare):
                 taken.add(folded_name(token.name))
     for part in statement.elements:
@@ -172,7 +186,9 @@ def generated_primary_key(statement: Targeted) -> Iterator[Edit]:
         # come from the target.
         generated.add(folded_name(column.name))
         end = column.first + len(column.tokens)
-        for key in statement.find("PRIMARY KEY", column.first + at, end, column.tokens[0].depth)[:1]:
+        for key in statement.find("PRIMARY KEY", column.first + at, end, column.tokens[0].depth)[
+            :1
+        ]:
             yield statement.edit(*key)
             # A key in a column's definition cannot have a name, so it becomes a part of its own
             # behind the column.
@@ -203,17 +219,28 @@ def global_marks(statement: Targeted) -> Iterator[Edit]:
     found = statement.tokens
     for first, last in statement.parts:
         unique = statement.find("UNIQUE [INDEX|KEY] [GLOBAL]", first, last)
-        if unique and unique[0][0] > first and found[first].kind == "quoted" and is_global(statement, first, last):
+        if (
+            unique
+            and unique[0][0] > first
+            and found[first].kind == "quoted"
+            and is_global(statement, first, last)
+        ):
             yield statement.edit(*unique[0])
         else:
-            yield from statement.without(statement.find("PRIMARY KEY <GLOBAL>", first + 1, last)[:1])
+            yield from statement.without(
+                statement.find("PRIMARY KEY <GLOBAL>", first + 1, last)[:1]
+            )
     for first, last in statement.find("UPDATE INDEXES ( )")[:1]:
         yield statement.edit(first, last)
         # Those that PARTITION BY makes GLOBAL go: no other server can have them over these
         # partitions. The primary key stays: it is not left out when it is created either.
         there = statement.there.indexes - {"primary"}
         listed = pairwise(found[first + 3 : last - 1])
-        gone = [name for name, word in listed if word.upper == "GLOBAL" and folded_name(name.name) in there]
+        gone = [
+            name
+            for name, word in listed
+            if word.upper == "GLOBAL" and folded_name(name.name) in there
+        ]
         at = find_words(found, "PARTITION", "BY")
         if gone and at > 0:
             start = found[at].start
@@ -261,7 +288,11 @@ validation = everywhere("{WITH|WITHOUT} VALIDATION")
 def foreign_key_names(statement: Targeted) -> Iterator[Edit]:
     """Name each foreign key uniquely across tables, with TiDB's name as a part of it."""
     there, found = statement.there, statement.tokens
-    numbers = [int(key.rpartition("_")[2]) for key in there.foreign_keys if key.rpartition("_")[2].isdecimal()]
+    numbers = [
+        int(key.rpartition("_")[2])
+        for key in there.foreign_keys
+        if key.rpartition("_")[2].isdecimal()
+    ]
     # TiDB counts all foreign keys of a table, and names an unnamed one by its number. The names
     # show how far it has come.
     number = max([len(there.foreign_keys), *numbers])
@@ -299,7 +330,9 @@ def name_there(name: str, statement: Targeted) -> str:
     dropping the wrong key.
     """
     keys, own = statement.there.foreign_keys, folded_name(name)
-    exact = next((key for key in (own, folded_name(_with_table(statement, name))) if key in keys), "")
+    exact = next(
+        (key for key in (own, folded_name(_with_table(statement, name))) if key in keys), ""
+    )
     alike = [key for key in keys if key.endswith(f"_{own}")]
     return exact or (own if len(alike) > 1 else "".join(alike))
 
@@ -328,7 +361,11 @@ def condition_fails(part: Sequence[Token], there: PartNames | None) -> bool:
     """Return whether the target shows that a part's IF [NOT] EXISTS failed at the source."""
     # not the function IF()
     at = max(find_words(part, "IF", "EXISTS"), find_words(part, "IF", "NOT", "EXISTS"))
-    if there is None or not 0 < at < len(part) - 1 or part[0].upper not in ("ADD", "DROP", "MODIFY", "CHANGE"):
+    if (
+        there is None
+        or not 0 < at < len(part) - 1
+        or part[0].upper not in ("ADD", "DROP", "MODIFY", "CHANGE")
+    ):
         return False
     # The target stands in for the source: their structures are equal before the statement.
     wanted = part[at + 1].upper != "NOT"
@@ -337,7 +374,13 @@ def condition_fails(part: Sequence[Token], there: PartNames | None) -> bool:
     # Of these the target's names are not read, so the condition counts as met.
     if named >= len(part) or words & {"PARTITION", "CONSTRAINT"}:
         return False
-    names = there.foreign_keys if "FOREIGN" in words else there.indexes if words & {*INDEX_WORDS} else there.columns
+    names = (
+        there.foreign_keys
+        if "FOREIGN" in words
+        else there.indexes
+        if words & {*INDEX_WORDS}
+        else there.columns
+    )
     return (folded_name(part[named].name) in names) != wanted
 
 
@@ -377,7 +420,11 @@ class Attempt:
 
 
 def next_attempt(
-    tried: Attempt, answer: str, own: TableName, there: Sequence[ForeignKey], indexes: Mapping[str, Sequence[str]]
+    tried: Attempt,
+    answer: str,
+    own: TableName,
+    there: Sequence[ForeignKey],
+    indexes: Mapping[str, Sequence[str]],
 ) -> Attempt | None:
     """Return what to try after the target's `answer`, or None if no foreign key can be its reason.
 
@@ -387,9 +434,15 @@ def next_attempt(
     statement = statement_of(tried.whole)
     # The key's name, if it has one, of each part that defines or drops a foreign key.
     elements = enumerate(statement.elements) if "TABLE" in statement.head else ()
-    parts = {at: _key_name(part) for at, part in elements if _foreign_key_at(part) >= 0 and at not in tried.left_out}
+    parts = {
+        at: _key_name(part)
+        for at, part in elements
+        if _foreign_key_at(part) >= 0 and at not in tried.left_out
+    }
     named = {number for number, name in parts.items() if name and _is_named(name, answer)}
-    others = [key for key in there if key.name not in parts.values() or key.table.folded() != own.folded()]
+    others = [
+        key for key in there if key.name not in parts.values() or key.table.folded() != own.folded()
+    ]
     in_the_way = [key for key in others if _is_named(key.name, answer)]
     if answer.startswith(_NO_TABLE):
         # The server misses the table that a key refers to.
@@ -397,15 +450,25 @@ def next_attempt(
             key
             for key in others
             if key.table.folded() == own.folded()
-            and any(f"'{table}'" in folded_name(answer) for table, _ in key.columns if table != own.folded())
+            and any(
+                f"'{table}'" in folded_name(answer)
+                for table, _ in key.columns
+                if table != own.folded()
+            )
         ]
     if answer.startswith(_DUPLICATE_INDEX) and (moves := _renamings(own, in_the_way, indexes)):
-        notes = tuple(f"{IN_THE_WAY}: its own index {name} was given another name" for name in moves)
+        notes = tuple(
+            f"{IN_THE_WAY}: its own index {name} was given another name" for name in moves
+        )
         return replace(tried, first=tuple(moves.values()), notes=(*tried.notes, *notes))
     in_the_way = [] if answer.startswith(_DUPLICATE_INDEX) else in_the_way
     if not in_the_way and not parts and not answer.startswith((_NO_TABLE, _DUPLICATE_INDEX)):
         # Those of which the statement names a column, or an index with one.
-        words = {folded_name(token.name) for token in statement.tokens if token.kind in ("quoted", "word")}
+        words = {
+            folded_name(token.name)
+            for token in statement.tokens
+            if token.kind in ("quoted", "word")
+        }
         words |= {column for index in words & indexes.keys() for column in indexes[index]}
         touched = {(own.folded(), word) for word in words}
         in_the_way = [key for key in others if touched & key.columns] or others
@@ -417,13 +480,20 @@ def next_attempt(
             for key in made
             if key.has_index
         )
-        drops += tuple(f"ALTER TABLE {qualified(key.table)} DROP FOREIGN KEY {quote(key.name)}" for key in in_the_way)
+        drops += tuple(
+            f"ALTER TABLE {qualified(key.table)} DROP FOREIGN KEY {quote(key.name)}"
+            for key in in_the_way
+        )
         notes = tuple(f"{IN_THE_WAY}: {key.name} of {key.table} ({answer})" for key in in_the_way)
         return replace(tried, first=drops, notes=(*tried.notes, *notes))
     if parts:
         gone = named or set(parts)
-        notes = tuple(f"{LEFT_OUT}: {parts[number] or 'without a name'} ({answer})" for number in sorted(gone))
-        return replace(tried, left_out=tried.left_out | gone, first=(), notes=(*tried.notes, *notes))
+        notes = tuple(
+            f"{LEFT_OUT}: {parts[number] or 'without a name'} ({answer})" for number in sorted(gone)
+        )
+        return replace(
+            tried, left_out=tried.left_out | gone, first=(), notes=(*tried.notes, *notes)
+        )
     if tried.left_out and not tried.without_indexes:
         return replace(tried, without_indexes=True, first=())
     return None
@@ -436,7 +506,9 @@ def _foreign_key_at(part: Sequence[Token]) -> int:
 
 def _key_name(part: Sequence[Token]) -> str:
     at = _foreign_key_at(part)
-    named = foreign_key_dropped(part) or (part[at - 1] if at > 1 and part[at - 2].upper == "CONSTRAINT" else None)
+    named = foreign_key_dropped(part) or (
+        part[at - 1] if at > 1 and part[at - 2].upper == "CONSTRAINT" else None
+    )
     return "" if named is None else named.name
 
 
@@ -445,17 +517,27 @@ def _is_named(name: str, answer: str) -> bool:
     return re.search(rf"['`\"/.]{re.escape(name)}['`\"]", answer, re.IGNORECASE) is not None
 
 
-def _renamings(own: TableName, keys: Sequence[ForeignKey], indexes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _renamings(
+    own: TableName, keys: Sequence[ForeignKey], indexes: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
     """Return the renames of indexes that a server made for keys to names free at the source."""
     moves: dict[str, str] = {}
     for key in keys:
         name = f"{key.name[:_LONGEST_NAME]}_fk"
-        if key.has_index and key.table.folded() == own.folded() and folded_name(name) not in indexes:
-            moves[key.name] = f"ALTER TABLE {qualified(own)} RENAME INDEX {quote(key.name)} TO {quote(name)}"
+        if (
+            key.has_index
+            and key.table.folded() == own.folded()
+            and folded_name(name) not in indexes
+        ):
+            moves[key.name] = (
+                f"ALTER TABLE {qualified(own)} RENAME INDEX {quote(key.name)} TO {quote(name)}"
+            )
     return moves
 
 
-def _own_indexes(statement: Statement, gone: frozenset[int], indexes: Mapping[str, Sequence[str]]) -> dict[int, Edit]:
+def _own_indexes(
+    statement: Statement, gone: frozenset[int], indexes: Mapping[str, Sequence[str]]
+) -> dict[int, Edit]:
     """Return the edits that keep the source's indexes of keys that are left out."""
     there = [tuple(columns) for columns in indexes.values()]
     names = set(indexes)
@@ -482,5 +564,9 @@ def _own_indexes(statement: Statement, gone: frozenset[int], indexes: Mapping[st
         there.append(columns)
         names.add(folded_name(name))
         verb = "ADD " if part[0].upper == "ADD" else ""
-        edits[number] = (part[0].start, part[-1].end, f"{verb}INDEX {quote(name)} ({', '.join(map(quote, listed))})")
+        edits[number] = (
+            part[0].start,
+            part[-1].end,
+            f"{verb}INDEX {quote(name)} ({', '.join(map(quote, listed))})",
+        )
     return edits

@@ -135,7 +135,9 @@ class DdlTarget(Target, Protocol):
         """Return a table's part names; None if unknown before the statement runs."""
         ...
 
-    def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:
+    def foreign_keys(
+        self, names: Sequence[TableName]
+    ) -> tuple[list[ForeignKey], dict[str, list[str]]]:
         """Return foreign keys of and to these tables; and the first one's indexes, folded."""
         ...
 
@@ -202,7 +204,9 @@ class DdlRunner:
             try:
                 # a new table has none, and searching for it takes a while
                 noted = self._target.noted(names)
-                for table in self._target.describe(name for name in names if name.folded() in noted).values():
+                for table in self._target.describe(
+                    name for name in names if name.folded() in noted
+                ).values():
                     refuse_changes(table.name, table)
             except TableError as fault:
                 self._journal.refused(step, str(fault))
@@ -226,7 +230,11 @@ class DdlRunner:
         return note
 
     def _run(
-        self, step: DdlStep, entry: JournalEntry | None, context: DdlContext, moved: Sequence[TableProgress]
+        self,
+        step: DdlStep,
+        entry: JournalEntry | None,
+        context: DdlContext,
+        moved: Sequence[TableProgress],
     ) -> str:
         # It may have run without its tables advanced: store the entry again, with them.
         if entry and entry.state in (DONE, SKIPPED):
@@ -246,7 +254,9 @@ class DdlRunner:
                 "replace": (SKIPPED, "another statement ran instead", decision.statement),
             }[decision.verb]
             note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
-            action = DdlAction(statement=statement, schema=step.definition.session_database, notes=(note,))
+            action = DdlAction(
+                statement=statement, schema=step.definition.session_database, notes=(note,)
+            )
         # Skipped rather than done, so that a later DROP of what this would have made knows that it
         # need not exist.
         if not action.statement:
@@ -294,7 +304,11 @@ class DdlRunner:
         why_not_copied = ""
         # TiCDC passes a statement LIKE another table though it leaves that out: the target may have
         # another one of its name, or none.
-        if step.ddl.creates_table and not step.ensure and (copied := copied_table(step.definition.query)) is not None:
+        if (
+            step.ddl.creates_table
+            and not step.ensure
+            and (copied := copied_table(step.definition.query)) is not None
+        ):
             original = TableName(schema=copied[0] or name.schema, table=copied[1])
             if why := self._unlike(step.definition, original):
                 why_not_copied = f", since it is a copy of {original}, and in the target {why}"
@@ -309,7 +323,12 @@ class DdlRunner:
                 refuse_uncertain_moments(step.definition, text, feed_zone, self._target.describe)
             source = source_collation(context.database_statements, self._server_type)
             action = action_for(
-                step.definition, self._server_type, collation, names, zone=zone, source_collation=source
+                step.definition,
+                self._server_type,
+                collation,
+                names,
+                zone=zone,
+                source_collation=source,
             )
             if action.statement:
                 # The text that is sent is judged again, not only the stored one: an edit must not
@@ -333,12 +352,18 @@ class DdlRunner:
         if ours and not has_words(found[:2], "CREATE", "TABLE"):
             return None
         collation = self._target.database_collation(name.schema)
-        if collation is None and not ours and (name.table or step.definition.ddl_type == DdlKind.ALTER_SCHEMA):
+        if (
+            collation is None
+            and not ours
+            and (name.table or step.definition.ddl_type == DdlKind.ALTER_SCHEMA)
+        ):
             defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
             statement = f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}"
             action = DdlAction(statement=statement, schema="")
             try:
-                self._run_beside(_Started(step=step, action=action, context=context, names=()), statement)
+                self._run_beside(
+                    _Started(step=step, action=action, context=context, names=()), statement
+                )
             except DdlFailed as fault:
                 raise _refusal(step, statement, fault, context) from fault
         return collation
@@ -366,7 +391,9 @@ class DdlRunner:
                 raise
             except TargetUnavailable as fault:
                 step = started.step
-                _log.warning("ddl_lost", table=str(step.name), version=step.version, error=str(fault))
+                _log.warning(
+                    "ddl_lost", table=str(step.name), version=step.version, error=str(fault)
+                )
                 lost, entry = fault, self._journal.entry(step)
         raise lost
 
@@ -376,9 +403,13 @@ class DdlRunner:
 
     def _fence(self, started: _Started) -> None:
         """Fence former owners under this lock; wait for a running statement rather than kill it."""
-        self._wait_while(started, "a statement of a former owner", lambda: not self._target.fence_ddl())
+        self._wait_while(
+            started, "a statement of a former owner", lambda: not self._target.fence_ddl()
+        )
 
-    def _run_beside(self, started: _Started, statement: str, ignorable: frozenset[int] = frozenset()) -> None:
+    def _run_beside(
+        self, started: _Started, statement: str, ignorable: frozenset[int] = frozenset()
+    ) -> None:
         """Run a statement other than the step's; raise `LeaseLost` first if the lease is lost."""
         self._fence(started)
         # After the fence, which took the lock even from the next owner: what that one has made
@@ -413,7 +444,9 @@ class DdlRunner:
             # An event that nobody sets: a plain pause by the clock, which tests can move.
             self._clock.wait(threading.Event(), _LOOK)
 
-    def _resolved(self, started: _Started, entry: JournalEntry) -> tuple[str, ExecutionOutcome] | None:
+    def _resolved(
+        self, started: _Started, entry: JournalEntry
+    ) -> tuple[str, ExecutionOutcome] | None:
         """Return what became of an interrupted statement, or None if it is to run."""
         step = started.step
         if started.context.decision is not None and entry.statement != started.action.statement:
@@ -438,7 +471,9 @@ class DdlRunner:
         if message:
             self._journal.refused(step, message)
             raise DdlFailed(message)
-        return "it had taken effect when an earlier run was interrupted", ExecutionOutcome(structure_after=now)
+        return "it had taken effect when an earlier run was interrupted", ExecutionOutcome(
+            structure_after=now
+        )
 
     def _refuse_other_columns(self, started: _Started) -> None:
         """Drop a view with other columns than the source's, as from an outdated asterisk.
@@ -453,7 +488,8 @@ class DdlRunner:
         found = [] if there is None else [folded_name(column.name) for column in there.columns]
         # Servers name unnamed expressions differently: only a column in another's place counts.
         if len(found) == len(wanted) and not any(
-            has != it and (it in found or has in wanted or (has.isidentifier() and it.isidentifier()))
+            has != it
+            and (it in found or has in wanted or (has.isidentifier() and it.isidentifier()))
             for has, it in zip(found, wanted, strict=True)
         ):
             return
@@ -485,7 +521,9 @@ class DdlRunner:
             try:
                 sent, seconds = self._sent(started, before, ignorable)
                 # No fingerprint is empty, so "" accepts the answer whatever the structure.
-                self._refuse_others_work(started, sent.ignored, "" if unmade or early else before, early=early)
+                self._refuse_others_work(
+                    started, sent.ignored, "" if unmade or early else before, early=early
+                )
                 answer = sent
             except DdlFailed as fault:
                 first = first or fault
@@ -493,7 +531,9 @@ class DdlRunner:
                 if following is None:
                     # The answer is noted before the error is worded for people: the journal keeps
                     # what the server said.
-                    self._journal.record(step, FAILED, note=str(first), run=ExecutionOutcome(answer=str(first)))
+                    self._journal.record(
+                        step, FAILED, note=str(first), run=ExecutionOutcome(answer=str(first))
+                    )
                     raise _refusal(step, attempt.whole, first, started.context) from first
                 attempt, started = following
                 # What dropped keys brought to light is the reason now. An answer without the
@@ -501,11 +541,17 @@ class DdlRunner:
                 first = None if attempt.first else first
         after = self._target.fingerprint(started.names)
         why = unmade or ("the table's copy holds its effect already" if early else "")
-        note = f"nothing to do, because {why}: {answer.ignored}" if why and answer.ignored else answer.ignored
+        note = (
+            f"nothing to do, because {why}: {answer.ignored}"
+            if why and answer.ignored
+            else answer.ignored
+        )
         note = "; ".join(filter(None, (*started.notes, note, doubt)))
         return note, ExecutionOutcome(structure_after=after, seconds=seconds, answer=str(answer))
 
-    def _refuse_others_work(self, started: _Started, answer: str, before: str, *, early: bool) -> None:
+    def _refuse_others_work(
+        self, started: _Started, answer: str, before: str, *, early: bool
+    ) -> None:
         """Refuse "already done" unless the structure changed since the interrupted statement began.
 
         What was there `before` is not that statement's work, and the rest of the statement has not
@@ -515,7 +561,9 @@ class DdlRunner:
         if answer and self._target.fingerprint(started.names) == before:
             raise DdlFailed(answer)
         if answer and early and (why := self._unlike(started.step.definition, started.step.name)):
-            raise DdlFailed(f"{answer}. The table's copy may hold a part of the statement's effect: {why}")
+            raise DdlFailed(
+                f"{answer}. The table's copy may hold a part of the statement's effect: {why}"
+            )
 
     def _past_foreign_keys(
         self, started: _Started, tried: Attempt, fault: DdlFailed
@@ -529,29 +577,44 @@ class DdlRunner:
         # Not those that it only reads: a parent's keys are not in the way of its child.
         tables = [name, *(one.within(name.schema) for one in step.ddl.names if not one.reads)]
         there, indexes = self._target.foreign_keys(tables)
-        following = next_attempt(tried, str(fault), name, there if fault.of_foreign_key else (), indexes)
+        following = next_attempt(
+            tried, str(fault), name, there if fault.of_foreign_key else (), indexes
+        )
         if following is None and fault.of_foreign_key and tried.unfound != str(fault):
             # A concurrent statement on the other table of a key may have removed it.
-            following = replace(tried, first=(), unfound=str(fault), notes=(*tried.notes, f"tried again after {fault}"))
+            following = replace(
+                tried,
+                first=(),
+                unfound=str(fault),
+                notes=(*tried.notes, f"tried again after {fault}"),
+            )
         if following is None or (following.left_out and started.context.decision is not None):
             return None
         text = following.text(indexes)
         if text and started.context.decision is None:
             refuse_unsafe(step.definition, text, self._server_type)
-        started = replace(started, action=replace(started.action, statement=text), notes=following.notes)
-        _log.warning("ddl_foreign_key", table=str(name), version=step.version, text=following.notes[-1])
+        started = replace(
+            started, action=replace(started.action, statement=text), notes=following.notes
+        )
+        _log.warning(
+            "ddl_foreign_key", table=str(name), version=step.version, text=following.notes[-1]
+        )
         sent = Sent(statement=text, structure_before=self._target.fingerprint(started.names))
         self._journal.record(step, PLANNED, run=sent, note="; ".join(following.notes))
         for statement in following.first:
             try:
                 self._run_beside(started, statement, ALREADY_DONE)
             except DdlFailed as refused:
-                self._journal.record(step, FAILED, note=str(refused), run=ExecutionOutcome(answer=str(refused)))
+                self._journal.record(
+                    step, FAILED, note=str(refused), run=ExecutionOutcome(answer=str(refused))
+                )
                 raise _refusal(step, statement, refused, started.context) from refused
         self._fence(started)
         return following, started
 
-    def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
+    def _sent(
+        self, started: _Started, before: str, ignorable: frozenset[int]
+    ) -> tuple[DdlAnswer, float]:
         """Send the statement, again while others hold locks; return the answer and its seconds."""
         step, action, pause = started.step, started.action, _FIRST_PAUSE
         if not action.statement:
@@ -563,7 +626,9 @@ class DdlRunner:
             self._journal.record(step, STARTED, run=sent, note="; ".join(started.notes))
             began = self._clock.monotonic()
             try:
-                answer = self._target.execute_ddl(action.statement, action.schema, step.version, ignorable)
+                answer = self._target.execute_ddl(
+                    action.statement, action.schema, step.version, ignorable
+                )
             except TargetBusy as fault:
                 # At once: a moment later the holders may be gone, and nobody could name them.
                 blockers = "; ".join(self._target.blockers(started.names))
@@ -576,7 +641,13 @@ class DdlRunner:
                 )
                 # No longer started: it did nothing, so no restart has to look for its effect.
                 self._journal.record(step, PLANNED, run=sent, note=str(busy))
-                _log.warning("ddl_blocked", table=str(step.name), version=step.version, error=str(fault), blockers=who)
+                _log.warning(
+                    "ddl_blocked",
+                    table=str(step.name),
+                    version=step.version,
+                    error=str(fault),
+                    blockers=who,
+                )
             else:
                 return answer, self._clock.monotonic() - began
             if not left or not started.context.should_continue():
@@ -601,11 +672,18 @@ class DdlRunner:
             return "" if there is None else "it exists"
         if there is None:
             return "it does not exist"
-        wanted = {folded_name(c.name): c.name for c in definition.columns if not c.name.startswith(_HIDDEN)}
+        wanted = {
+            folded_name(c.name): c.name
+            for c in definition.columns
+            if not c.name.startswith(_HIDDEN)
+        }
         found = {folded_name(column.name): column.name for column in there.columns}
         lacking = ", ".join(name for folded, name in wanted.items() if folded not in found)
         beyond = ", ".join(name for folded, name in found.items() if folded not in wanted)
-        parts = (lacking and f"it lacks the columns {lacking}", beyond and f"it has the extra columns {beyond}")
+        parts = (
+            lacking and f"it lacks the columns {lacking}",
+            beyond and f"it has the extra columns {beyond}",
+        )
         return " and ".join(part for part in parts if part)
 
 
@@ -620,7 +698,11 @@ def _why_unmade(step: DdlStep, context: DdlContext, journal: Journal) -> str:
     if not context.table_was_seen:
         return "it never appeared in the bucket"
     entry = journal.entry(context.made_by) if context.made_by is not None else None
-    return "the statement that creates it was not run" if entry is not None and entry.state in (SKIPPED, FAILED) else ""
+    return (
+        "the statement that creates it was not run"
+        if entry is not None and entry.state in (SKIPPED, FAILED)
+        else ""
+    )
 
 
 def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:

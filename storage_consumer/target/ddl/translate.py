@@ -36,7 +36,11 @@ from storage_consumer.sql.tokens import (
     replace_spans,
     tokens,
 )
-from storage_consumer.target.ddl.catalogue import all_edits, turns_on_soft_delete, without_soft_delete
+from storage_consumer.target.ddl.catalogue import (
+    all_edits,
+    turns_on_soft_delete,
+    without_soft_delete,
+)
 from storage_consumer.target.ddl.edits import Targeted, in_column
 from storage_consumer.target.existing_names import PartNames, is_far
 
@@ -67,7 +71,9 @@ def escaped(query: str) -> str:
         return bool(found) and found[-1][2] in raw
 
     return "".join(
-        query[start:end].replace("\\", "\\\\") if start in raw and kind == "string" else query[start:end]
+        query[start:end].replace("\\", "\\\\")
+        if start in raw and kind == "string"
+        else query[start:end]
         for kind, start, end in pieces(query, is_raw)
     )
 
@@ -146,7 +152,11 @@ _CONDITION = re.compile(r"/\*T! {0,3}(IF (?:NOT )?EXISTS) {0,3}\*/")
 def arranged(query: str) -> tuple[str, list[str]]:
     """Return the statement in that form, and the names of the differences that this resolved."""
     notes: list[str] = []
-    for name, rule in (("IF EXISTS", unfolded), ("list of columns", _lists), ("order of options", _orders)):
+    for name, rule in (
+        ("IF EXISTS", unfolded),
+        ("list of columns", _lists),
+        ("order of options", _orders),
+    ):
         text = rule(query)
         notes += [name] if text != query else []
         query = text
@@ -203,9 +213,17 @@ def _orders(query: str) -> str:
             continue
         taken = [statement.edit(*each) for each in collations]
         start, stop = found[behind].start, found[at].start
-        early = replace_spans(query[start:stop], [(a - start, b - start, "") for a, b, _ in taken if a < stop]).strip()
+        early = replace_spans(
+            query[start:stop], [(a - start, b - start, "") for a, b, _ in taken if a < stop]
+        ).strip()
         # Only a text may have a collation, and only one.
-        edits.append((start, stop, "".join(f"{query[a:b]} " for a, b, _ in taken[:1]) if column.is_text else ""))
+        edits.append(
+            (
+                start,
+                stop,
+                "".join(f"{query[a:b]} " for a, b, _ in taken[:1]) if column.is_text else "",
+            )
+        )
         # Collations before the expression are inside the span above, which is replaced as a whole.
         edits += [each for each in taken if each[0] > stop]
         if early:
@@ -239,12 +257,17 @@ def refuse_uncertain_moments(
         if value.kind == "string"
     ]
     # Only these convert values that are there.
-    changed = [each for each in statement.columns if each.verb in ("MODIFY", "CHANGE") and not found]
+    changed = [
+        each for each in statement.columns if each.verb in ("MODIFY", "CHANGE") and not found
+    ]
     there = describe([definition.name]).get(definition.name.folded()) if changed else None
     before = {folded_name(c.name): c.data_type.upper() for c in there.columns} if there else {}
     after = {folded_name(column.name): column.type for column in definition.columns}
     for column in changed:
-        old, new = before.get(folded_name(column.former), ""), after.get(folded_name(column.name), "")
+        old, new = (
+            before.get(folded_name(column.former), ""),
+            after.get(folded_name(column.name), ""),
+        )
         # A TIMESTAMP is stored in UTC, all other types as they read: passing from one to the other
         # needs the zone for each value.
         if old and new and (old == _TIMESTAMP) != (new == _TIMESTAMP):
@@ -335,7 +358,9 @@ def action_for(
     edits, changes = all_edits(statement, server_type)
     # Arranging and a rule may name the same difference.
     notes = list(dict.fromkeys(changes + notes))
-    return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
+    return DdlAction(
+        statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes)
+    )
 
 
 def _is_whole(found: Sequence[Token]) -> bool:
@@ -373,7 +398,9 @@ def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
     refuse_what_only_tidb_holds(step.definition, server_type)
     # As the bucket has it, before the names of routes and of the target come into the text.
     if not step.ensure:
-        refuse_foreign(step.origin.definition, escaped(stored_text(step.origin.definition)), server_type)
+        refuse_foreign(
+            step.origin.definition, escaped(stored_text(step.origin.definition)), server_type
+        )
 
 
 _RECOVERED = {
@@ -402,7 +429,11 @@ def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -
     # MariaDB refuses such a name, MySQL silently changes it to question marks. Most texts have no
     # such character at all.
     found = tokens(definition.query) if server_type != "tidb" and is_far(definition.query) else ()
-    names = (definition.name.schema, definition.name.table, *(t.name for t in found if t.kind in NAMES))
+    names = (
+        definition.name.schema,
+        definition.name.table,
+        *(t.name for t in found if t.kind in NAMES),
+    )
     if server_type != "tidb" and (far := next((name for name in names if is_far(name)), "")):
         raise NotReplicable(
             f"{definition.name}: the name {far!r} has a character beyond U+FFFF, which MySQL and MariaDB do not allow "
@@ -410,7 +441,11 @@ def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -
             f"({definition.path})"
         )
     verb, what = (*head, "", "")[:2]
-    if verb in ("RECOVER", "FLASHBACK") and what in _RECOVERED and (server_type != "tidb" or what == "CLUSTER"):
+    if (
+        verb in ("RECOVER", "FLASHBACK")
+        and what in _RECOVERED
+        and (server_type != "tidb" or what == "CLUSTER")
+    ):
         raise NotReplicable(
             f"{definition.name}: {verb} {what} with version {definition.version} brought {_RECOVERED[what]} back "
             f"at the source; the rows are in no file, and only TiDB can do this ({definition.path}). Reload what it "
@@ -432,7 +467,9 @@ def create_from_columns(definition: TableDefinition, escape: Callable[[str], str
     """
     # TiDB's hidden columns belong to expression indexes, of which a schema file says nothing.
     columns = [
-        _column(definition, column, escape) for column in definition.columns if not column.name.startswith("_V$_")
+        _column(definition, column, escape)
+        for column in definition.columns
+        if not column.name.startswith("_V$_")
     ]
     key = [quote(column.name) for column in definition.columns if column.is_pk]
     parts = columns + ([f"PRIMARY KEY ({', '.join(key)})"] if key else [])
@@ -451,9 +488,7 @@ def _column(definition: TableDefinition, column: TableColumn, escape: Callable[[
     text = column.type
     if column.type in ("ENUM", "SET"):
         if not column.elements:
-            message = (
-                f"{definition.name}.{column.name}: {definition.path} does not list the members of this {column.type}"
-            )
+            message = f"{definition.name}.{column.name}: {definition.path} does not list the members of this {column.type}"
             raise NotReplicable(message)
         text += "(" + ",".join(f"'{escape(member)}'" for member in column.elements) + ")"
     elif column.type in _LENGTHS and column.precision is not None:
