@@ -155,11 +155,11 @@ class Reading:
         found = self.rows(
             "SELECT query FROM (SELECT * FROM information_schema.ddl_jobs LIMIT 100) AS jobs "
             "WHERE (job_type LIKE 'rename table%%' OR job_type LIKE 'exchange%%') "
-            "AND state NOT IN ('cancelled', 'rollback done') AND (end_time IS NULL OR "
+            "AND state NOT IN (%s, %s) AND (end_time IS NULL OR "
             # Older ones show whole seconds.
             "end_time + INTERVAL IF(MICROSECOND(end_time) = 0, 999999, 0) MICROSECOND "
             ">= FROM_UNIXTIME(%s / 1000))",
-            (physical_ms(ts),),
+            ("cancelled", "rollback done", physical_ms(ts)),
         )
         return text_of(found[0][0]) if found else ""
 
