@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         TransientError,
         UndecodableRow,
     )
-    from storage_consumer.model import DdlId, TableName
+    from storage_consumer.model import DdlId, SkippedRows, TableName
     from storage_consumer.operating.planned import (
         Outcome,
         Plan,
@@ -100,6 +100,7 @@ __all__ = [
     "RowDifference",
     "RowRefused",
     "RunningStatement",
+    "SkippedRows",
     "Snapshot",
     "SnapshotLost",
     "Span",
@@ -145,7 +146,7 @@ _MODULES = {
         "PlannedWave",
     ),
     "changes.record_batches": ("read_changes",),
-    "model": ("DdlId", "TableName"),
+    "model": ("DdlId", "SkippedRows", "TableName"),
     "watch.report": ("Health", "Phase", "Report", "Snapshot", "StoredStatement", "Totals", "Work"),
     "watch.status": ("Status", "TableStatus"),
     "operating.verification": ("VerifyOptions", "VerifyReport"),

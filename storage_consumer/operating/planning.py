@@ -32,12 +32,11 @@ from storage_consumer.operating.planned import (
     Outcome,
     Plan,
     PlannedRows,
-    PlannedState,
     PlannedStatement,
     PlannedStop,
     PlannedWave,
-    decided,
 )
+from storage_consumer.operating.state_questions import PlannedState, decided
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.journal_entry import SKIPPED, DdlAnswer
 from storage_consumer.plan.loads import LoadPhase

@@ -12,7 +12,7 @@ import pytest
 from storage_consumer.checkpoint.store import operated
 from storage_consumer.config.settings import Downstream
 from storage_consumer.model import TableName
-from storage_consumer.operating.planned import decided
+from storage_consumer.operating.state_questions import decided
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.journal_entry import DONE, SKIPPED, STARTED
 from storage_consumer.plan.loads import Load, LoadPhase
