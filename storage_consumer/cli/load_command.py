@@ -24,7 +24,7 @@ from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableName
 from storage_consumer.operating.compared_source import NotComparable
 from storage_consumer.operating.exporting import Exported, ExportWishes, exported, open_export_folder
-from storage_consumer.operating.mending import TableMending
+from storage_consumer.operating.mending import STILL_DIFFERS, TableMending
 from storage_consumer.operating.state_questions import meant_table, refuse_running, request_load
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.steps import key_of
@@ -138,9 +138,8 @@ def _rows_anew(own: LoadFlags, keys: Sequence[Key], session: Session) -> Answer:
     lines = [
         f"{name}: {counted(done.rows, 'row')} for {counted(len(keys), 'key')} as of {done.as_of} ({tso_time(done.as_of)})"
     ]
-    lines.append(
-        "both sides are equal there" if done.is_equal else "they are equal once the table's checkpoint has passed that"
-    )
+    later = STILL_DIFFERS if done.is_equal is False else "they are equal once the table's checkpoint has passed that"
+    lines.append("both sides are equal there" if done.is_equal else later)
     return told(own, document, lines, ExitCode.DONE if done.is_equal else ExitCode.FAILED)
 
 

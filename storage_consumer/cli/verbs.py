@@ -232,7 +232,8 @@ class TableFlags(FlagsWithJson):
 
 def _keys(given: object) -> tuple[Key, ...]:
     """Return keys that are written as JSON, each value as text."""
-    found = json.loads(str(given))
+    # A number as it is written: a float has too few digits.
+    found = json.loads(str(given), parse_float=str)
     keys = [each if isinstance(each, list) else [each] for each in found] if isinstance(found, list) else []
     values = [value for key in keys for value in key]
     if not values or any(isinstance(value, bool | dict | list) or value is None for value in values):

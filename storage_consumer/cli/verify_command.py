@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from storage_consumer.changes.render_sql import UNDO_FOOT, UNDO_HEAD
 from storage_consumer.cli.endings import Answer, ExitCode, told
 from storage_consumer.cli.screen import wrapped
 from storage_consumer.cli.verbs import VerifyFlags
@@ -98,8 +99,8 @@ def _lines(report: VerifyReport) -> Iterator[str]:
         if 0 < len(table.differences) < table.different_rows or len(table.differences) > _SHOWN_ROWS:
             yield f"    … {table.different_rows - min(len(table.differences), _SHOWN_ROWS):,} more; --json has {len(table.differences):,}"
         if table.repair:
-            yield "  to be run in a session with time_zone = '+00:00', after a look at each statement:"
-            yield from table.repair
+            yield "  to be run after a look at each statement:"
+            yield from (*UNDO_HEAD.splitlines(), *table.repair, *UNDO_FOOT.splitlines())
         elif table.heal:
             yield "  next:"
             yield from (f"    {line}" for line in table.heal.split("\n"))

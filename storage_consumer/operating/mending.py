@@ -15,6 +15,7 @@ another one takes newer rows. So nothing is stored, and whoever dies leaves noth
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -41,7 +42,7 @@ from storage_consumer.model import (
 from storage_consumer.operating.compared_source import SHOWN_EARLY, ComparedSource, NotComparable
 from storage_consumer.plan.loads import end_of
 from storage_consumer.plan.steps import OF_LOADS, RowStep
-from storage_consumer.rows.compared_layout import Key, TableLayout, layout_of
+from storage_consumer.rows.compared_layout import Key, TableLayout, layout_of, shown_value
 from storage_consumer.rows.comparison import TableLook, obstacle
 from storage_consumer.rows.halves import PlaceOf, read_files, write_bucket
 from storage_consumer.rows.match import table_work
@@ -51,7 +52,7 @@ from storage_consumer.target.apply_rows import RowStatements
 from storage_consumer.target.connection import escape
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.row_statements import batched, write_rows
-from storage_consumer.target.source_reading import ComparedTable, ExportedTable, Reading
+from storage_consumer.target.source_reading import ComparedTable, ExportedTable, Reading, from_hex
 from storage_consumer.target.transaction import FencedConnection
 
 _AT_A_TIME = 100
@@ -60,6 +61,7 @@ _SILENT = 20
 """Seconds after which the server ends a transaction whose process says nothing."""
 _PAUSE = 0.03
 """Seconds before another attempt."""
+_NUMBER = re.compile(rb"-?[0-9]+(\.[0-9]+)?").fullmatch
 _ORIGIN = Upstream(scheme="file", root="/", protocol="dump-sql", dump=DumpOptions(time_zone="UTC"), time_zone="UTC")
 """Rows of the source go the way of an export's, so that every type is written as a copy writes it.
 """
@@ -71,6 +73,13 @@ _NO_SLOT = TaskStatements(
     store_checkpoint="",
 )
 """No job of the consumer writes here: the lease's row is what keeps its windows away."""
+
+
+STILL_DIFFERS = (
+    "they differ all the same: a trigger or somebody else changes the rows of the target, or it "
+    "cannot hold these values"
+)
+"""What is said where mended rows are not equal."""
 
 
 class _Overtaken(Exception):
@@ -85,8 +94,8 @@ class Mended:
     """The newest commit-ts as of which rows were written."""
     rows: int
     """Rows that the source has."""
-    is_equal: bool = False
-    """Whether both sides were seen equal in all of these keys afterwards."""
+    is_equal: bool | None = None
+    """Whether both sides hold the same of these keys since; None if the table is not there yet."""
     statements: tuple[str, ...] = ()
     """What would be written, if it was only to be shown."""
 
@@ -100,6 +109,9 @@ class _Rows:
     plan: TablePlan
     lines: list[bytes]
     """The rows that the source has."""
+    keys: frozenset[Key]
+    """Those that were asked for, and those that either side finds equal to one of them."""
+    lock: tuple[str, list[object]]
     delete: tuple[str, list[object]]
 
 
@@ -163,11 +175,20 @@ class TableMending:
         as_of = rows = 0
         shown: list[str] = []
         deadline = time.monotonic() + self.wait
-        for some in batched(keys, _AT_A_TIME):
-            found = self._attempted(some, deadline, only_show=only_show)
+        # Without any it is said why.
+        left = [*batched(keys, len(keys) if only_show else _AT_A_TIME)] or [[]]
+        while left:
+            try:
+                found = self._attempted(left.pop(0), deadline, only_show=only_show)
+            except RowRefused:
+                if not left:
+                    raise
+                # What is in a row's way may be another one of them.
+                left, rows = [[*keys]], 0
+                continue
             as_of, rows = max(as_of, found.as_of), rows + len(found.lines)
             shown += self._shown(found) if only_show else ()
-        is_equal = not only_show and self._are_equal(keys, as_of)
+        is_equal = None if only_show else self._are_equal(keys, as_of)
         return Mended(as_of=as_of, rows=rows, is_equal=is_equal, statements=tuple(shown))
 
     def _attempted(self, keys: Sequence[Key], deadline: float, *, only_show: bool) -> _Rows:
@@ -222,6 +243,9 @@ class TableMending:
         if any(len(key) != len(layout.key) for key in keys):
             names = ", ".join(layout.names[place] for place in layout.key)
             raise NotComparable(f"its key has the columns {names}: give a value of each")
+        numbers = [at for at, place in enumerate(layout.key) if layout.sides[0].columns[place].literal == "number"]
+        if wrong := [key[at] for key in keys for at in numbers if not _NUMBER(key[at])]:
+            raise NotComparable(f"{shown_value(wrong[0])!r} is not a number, as its key has it")
         here.layout, there.layout = layout.sides
         return here, there, layout
 
@@ -232,12 +256,16 @@ class TableMending:
         if version := self.state.verified.next_statement(look.table, ts, ts + (SHOWN_EARLY << TSO_PHYSICAL_SHIFT)):
             raise _Overtaken(f"the statement of version {version} follows, and has to run first")
         here, there, _ = self._sides(look, ts, keys)
+        if not self.is_frozen and (moving := self._here.moving(ts)):
+            raise _Overtaken("the source may show what a later statement does, which has to run first: " + moving)
+        keys = _all_alike(here, there, keys)
         table = ExportedTable(self._here, here.name, [here.layout.columns[place] for place in here.layout.key])
         statement = table.statements()[1]
         columns = read_create_table(statement).carried
         if left_out := self.carried.lacking(look.table, [column.name for column in columns]):
             raise NotComparable(f"the changefeed leaves columns out, which would be lost: {', '.join(left_out)}")
-        content = data_file(here.name, 0, columns, table.rows_at(columns, keys)).content
+        rows = list(table.rows_at(columns, keys))
+        content = data_file(here.name, 0, columns, rows).content
         target = self._database.describe([look.target.folded()])[look.target.folded()]
         folder, version = f"{OF_LOADS}repair", TableVersion(0)
         definition = TableDefinition(
@@ -263,7 +291,10 @@ class TableMending:
         if plan.mode is Mode.KEYLESS:
             raise NotComparable("it has no key by which single rows can be written: load the table instead")
         work = JobFile(table=0, file=file, rank=0, newest=True, exact=True)
-        return _Rows(look, ts, plan, _lines(plan, work, content), there.removal(keys))
+        query, arguments = there.keys_at(keys)
+        lock = f"{query} FOR UPDATE", arguments
+        lines = _lines(plan, work, content) if rows else []
+        return _Rows(look, ts, plan, lines, frozenset(keys), lock, there.removal(keys))
 
     # writing
 
@@ -290,7 +321,11 @@ class TableMending:
                 # A process that is stopped here must not keep the consumer waiting.
                 fenced.query(f"SET SESSION wait_timeout = {_SILENT}")
                 with fenced.live().cursor() as cursor:
-                    cursor.execute(*found.delete)
+                    cursor.execute(*found.lock)
+                    there = [from_hex(row) for row in cursor.fetchall()]
+                    # The target's collation may find rows equal that the source tells apart.
+                    if not found.keys.issuperset(there) or cursor.execute(*found.delete) != len(there):
+                        raise _Overtaken("its rows change too fast")
                 RowStatements(fenced).put(found.plan, found.lines, (), is_settled=True)
                 # Last, so that nobody waits for the lease while this waits for rows.
                 fenced.rows(lease)
@@ -301,7 +336,7 @@ class TableMending:
             fenced.transaction(found.plan, write)
 
     def _shown(self, found: _Rows) -> Iterator[str]:
-        """Yield the statements that would be run, in a session whose time zone is UTC."""
+        """Yield the statements, for a session as `changes.render_sql.UNDO_HEAD` makes it."""
         yield f"-- {found.plan.name}, as of {found.as_of}"
         with self._there.live().cursor() as cursor:
             yield f"{cursor.mogrify(*found.delete)};"
@@ -310,27 +345,45 @@ class TableMending:
 
     # afterwards
 
-    def _are_equal(self, keys: Sequence[Key], ts: int) -> bool:
-        """Return whether both sides' keys are equal once the table reaches a commit-ts in time."""
+    def _are_equal(self, keys: Sequence[Key], ts: int) -> bool | None:
+        """Return whether both sides hold the same of these keys at a commit-ts or later.
+
+        None if the table does not reach it in time.
+        """
         deadline = time.monotonic() + self.wait
         while True:
             try:
                 look = self._looked()
                 if look.checkpoint >= ts and obstacle(look) is None:
                     here, there, layout = self._sides(look, look.checkpoint, keys)
-                    rows = [
-                        Counter(layout.normal(row) for some in batched(keys, _AT_A_TIME) for row in side.rows_at(some))
-                        for side in (here, there)
-                    ]
-                    return rows[0] == rows[1]
+                    return all(
+                        # The rows that are meant may have their keys in another spelling.
+                        len(
+                            {
+                                frozenset(Counter(map(layout.normal, side.rows_at(alike))).items())
+                                for side in (here, there)
+                            }
+                        )
+                        == 1
+                        for alike in (_all_alike(here, there, some) for some in batched(keys, _AT_A_TIME))
+                    )
             except (_Overtaken, SnapshotLost, TransientError):
                 pass
             finally:
                 self._here.end()
                 self._there.end()
             if time.monotonic() >= deadline:
-                return False
+                return None
             self._rest()
+
+
+def _all_alike(here: ComparedTable, there: ComparedTable, keys: Sequence[Key]) -> list[Key]:
+    """Return these keys and all those of rows that either side finds equal to one of the result."""
+    known, new = set[Key](), {*keys}
+    while new:
+        known |= new
+        new = (here.alike([*new]) | there.alike([*new])) - known
+    return sorted(known)
 
 
 def _lines(plan: TablePlan, work: JobFile, content: bytes) -> list[bytes]:

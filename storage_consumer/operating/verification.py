@@ -28,7 +28,7 @@ from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, ta
 from storage_consumer.errors import Abandoned, ConfigError, TableError, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
 from storage_consumer.operating.compared_source import SHOWN_EARLY, ComparedSource, NotComparable
-from storage_consumer.operating.mending import TableMending
+from storage_consumer.operating.mending import STILL_DIFFERS, TableMending
 from storage_consumer.plan.steps import key_of
 from storage_consumer.rows.compared_layout import Key, TableLayout, TableShape, layout_of, without
 from storage_consumer.rows.comparing import Comparison, Found, StructureFound, compared
@@ -512,7 +512,11 @@ class TableVerification:
             return replace(found, repair=done.statements)
         note = f"{counted(rows, 'row')} mended as of {done.as_of}"
         if not done.is_equal:
-            way = "they are equal once its checkpoint has passed that: run `storage-consumer verify` then"
+            way = (
+                STILL_DIFFERS
+                if done.is_equal is False
+                else "they are equal once its checkpoint has passed that: run `storage-consumer verify` then"
+            )
             return replace(found, notes=(*found.notes, f"{note}; {way}"))
         return replace(
             found,

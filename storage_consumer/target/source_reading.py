@@ -17,7 +17,7 @@ from typing import Any
 from storage_consumer.clock import Pace
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError, SnapshotLost, TableError, TargetUnavailable
-from storage_consumer.model import TableColumn, TableName
+from storage_consumer.model import TableColumn, TableName, physical_ms
 from storage_consumer.rows.compared_layout import (
     BEGINNING,
     FEW_BYTES,
@@ -140,6 +140,23 @@ class Reading:
             raise ConfigError(
                 f"the {self.whose} ignores tidb_snapshot: asked for {ts}, it read as of {read_at}. What is read would be worth nothing"
             )
+
+    def moving(self, ts: int) -> str:
+        """Return a statement that TiDB may show at a TSO though it ends later; "" for none.
+
+        Only of those that give rows to another table: such rows must not be taken for its own.
+        """
+        # It lists the newest first.
+        found = self.rows(
+            "SELECT query FROM (SELECT * FROM information_schema.ddl_jobs LIMIT 100) AS jobs "
+            "WHERE (job_type LIKE 'rename table%%' OR job_type LIKE 'exchange%%') "
+            "AND state <> 'cancelled' AND state NOT LIKE 'rollback%%' AND (end_time IS NULL OR "
+            # Older ones show whole seconds.
+            "end_time + INTERVAL IF(MICROSECOND(end_time) = 0, 999999, 0) MICROSECOND "
+            ">= FROM_UNIXTIME(%s / 1000))",
+            (physical_ms(ts),),
+        )
+        return text_of(found[0][0]) if found else ""
 
     # queries
 
@@ -278,6 +295,16 @@ class ComparedTable:
         """Return the rows whose keys this side finds equal to one of these."""
         return self._fetched(*among(self._key(), keys))
 
+    def keys_at(self, keys: Sequence[Key]) -> tuple[str, list[Any]]:
+        """Return the query for the keys of these rows in hexadecimal digits, and its arguments."""
+        shown = ", ".join(f"HEX({column.form.fetched.replace('{}', _name_of(column))})" for column in self._key())
+        where, arguments = among(self._key(), keys)
+        return f"SELECT {shown} FROM {in_query(self.name)} WHERE {where}", arguments
+
+    def alike(self, keys: Sequence[Key]) -> set[Key]:
+        """Return the keys of the rows whose keys this side finds equal to one of these."""
+        return {from_hex(row) for row in self._reading.rows(*self.keys_at(keys))}
+
     def removal(self, keys: Sequence[Key]) -> tuple[str, list[Any]]:
         """Return the statement that deletes these rows, and its arguments."""
         where, arguments = among(self._key(), keys)
@@ -383,6 +410,11 @@ def among(key: Sequence[SideColumn], keys: Sequence[Key]) -> tuple[str, list[Any
         arguments += [argument for _, some in parts for argument in some]
     # An argument in any case, see `range_of`.
     return f"({' OR '.join(conditions)}) AND %s", [*arguments, 1]
+
+
+def from_hex(row: Iterable[Any]) -> Key:
+    """Return a key of `ComparedTable.keys_at`."""
+    return tuple(bytes.fromhex(text_of(value)) for value in row)
 
 
 def boundary(reading: Reading, name: TableName, key: Sequence[SideColumn], keys: KeyRange, rows: int) -> Key | None:

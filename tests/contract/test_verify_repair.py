@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from storage_consumer.config.settings import ColumnSelector, Downstream, Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns
-from storage_consumer.errors import ConfigError
-from storage_consumer.operating.mending import TableMending
+from storage_consumer.errors import ConfigError, RowRefused
+from storage_consumer.operating.compared_source import NotComparable
+from storage_consumer.operating.mending import STILL_DIFFERS, TableMending
 from storage_consumer.rows.comparison import VerifyOutcome
 from tests.contract.state_rigs import statement
 from tests.contract.verify_rigs import SOURCE, TARGET, VerifyRig
@@ -98,12 +101,21 @@ def test_only_shown(rig: VerifyRig) -> None:
     assert rig.one("t").outcome is VerifyOutcome.EQUAL
 
 
-def _mending(rig: VerifyRig, carried: CarriedColumns = ALL_COLUMNS, wait: float = 0.3) -> TableMending:
+def test_surplus_rows_alone(rig: VerifyRig) -> None:
+    """Rows that the source lacks go, where it has none of those that are mended."""
+    rig.at_target("INSERT INTO t (id, v) VALUES (-1, 'too many')")
+    assert rig.one("t", repair="apply", wait=5.0).outcome is VerifyOutcome.EQUAL
+    assert rig.target.query(f"SELECT COUNT(*) FROM {TARGET}.t") == ((1_000,),)
+
+
+def _mending(
+    rig: VerifyRig, carried: CarriedColumns = ALL_COLUMNS, wait: float = 0.3, table: str = "t"
+) -> TableMending:
     return TableMending(
         target=Server(settings=rig.settings),
         source=Server(settings=Downstream(port=rig.source.port)),
         state=rig.state(),
-        table_key=rig.key("t"),
+        table_key=rig.key(table),
         carried=carried,
         wait=wait,
         stop=threading.Event(),
@@ -119,7 +131,7 @@ def test_a_window_that_is_open(rig: VerifyRig) -> None:
         at = rig.now()
         state.lease.open_window(1, at, {rig.key("t"): at})
         done = mending.mend([(b"3",), (b"4",)])
-        assert (done.as_of, done.rows, done.is_equal) == (at, 2, False)
+        assert (done.as_of, done.rows, done.is_equal) == (at, 2, None)
         state.progress.save(tables=[rig.progress("t", at)], sequences={}, checkpoint=at, storage_checkpoint=at)
     assert rig.one("t").outcome is VerifyOutcome.EQUAL
 
@@ -199,6 +211,107 @@ def test_a_row_in_the_way(rig: VerifyRig) -> None:
     assert rig.one("t", repair="apply", wait=5.0).outcome is VerifyOutcome.EQUAL
 
 
+def test_rows_in_one_anothers_way(rig: VerifyRig) -> None:
+    """Rows that hold one another's unique values are mended together, though they are many."""
+    rig.at_source("UPDATE t SET u = id")
+    rig.at_target("UPDATE t SET u = (id + 120) % 250 WHERE id < 250", "UPDATE t SET u = id WHERE id >= 250")
+    rig.at_rest("t")
+    found = rig.one("t", repair="apply", wait=5.0)
+    assert (found.outcome, found.notes[-1][:16]) == (VerifyOutcome.EQUAL, "250 rows mended ")
+
+
+_TEXT_KEYS = "CREATE TABLE texts (k VARCHAR(9) COLLATE {}, v VARCHAR(9), PRIMARY KEY (k))"
+
+
+def _text_keys(rig: VerifyRig, collations: tuple[str, str], rows: tuple[str, str]) -> None:
+    for run, collation, values in zip((rig.at_source, rig.at_target), collations, rows, strict=True):
+        run(_TEXT_KEYS.format(collation), f"INSERT INTO texts VALUES {values}")
+    rig.at_rest("t", "texts")
+
+
+def test_a_row_that_only_the_target_finds_equal(rig: VerifyRig) -> None:
+    """It is not deleted with the one that is mended: that one is refused by name."""
+    _text_keys(rig, ("utf8mb4_bin", "utf8mb4_general_ci"), ("('a', '1'), ('A', '2')", "('A', '2')"))
+    with (
+        closing(_mending(rig, table="texts")) as mending,
+        closing(mending.state),
+        pytest.raises(RowRefused, match="allows only one of the two"),
+    ):
+        mending.mend([(b"a",)])
+    assert rig.target.query(f"SELECT * FROM {TARGET}.texts") == (("A", "2"),)
+
+
+def test_such_a_row_that_comes_meanwhile(rig: VerifyRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is open may write it after the look: it stays all the same."""
+    _text_keys(rig, ("utf8mb4_bin", "utf8mb4_general_ci"), ("('A', '2')", "('b', '0')"))
+    read = TableMending._read
+
+    def interrupted(self: TableMending, keys: list[tuple[bytes, ...]]) -> object:
+        found = read(self, keys)
+        rig.at_target("REPLACE INTO texts VALUES ('A', '2')")
+        return found
+
+    monkeypatch.setattr(TableMending, "_read", interrupted)
+    with closing(_mending(rig, table="texts", wait=20.0)) as mending, closing(mending.state):
+        assert mending.mend([(b"a",)]).rows == 1
+    assert rig.target.query(f"SELECT * FROM {TARGET}.texts WHERE k = 'a'") == (("A", "2"),)
+
+
+def test_a_key_in_another_spelling(rig: VerifyRig) -> None:
+    """Where the source finds it equal to the row's, that row is meant, and is seen to be equal."""
+    _text_keys(rig, ("utf8mb4_general_ci", "utf8mb4_bin"), ("('A', '2')", "('A', '1')"))
+    with closing(_mending(rig, table="texts")) as mending, closing(mending.state):
+        assert mending.mend([(b"a",)]).is_equal
+    assert rig.target.query(f"SELECT * FROM {TARGET}.texts") == (("A", "2"),)
+
+
+def test_rows_that_differ_all_the_same(rig: VerifyRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else, or a trigger, changes the target: it is not promised that they are equal later."""
+    rig.at_target("DELETE FROM t WHERE id = 3")
+    write = TableMending._write
+
+    def disturbed(self: TableMending, found: Any) -> None:
+        write(self, found)
+        rig.at_target("UPDATE t SET v = 'other' WHERE id = 3")
+
+    monkeypatch.setattr(TableMending, "_write", disturbed)
+    found = rig.one("t", repair="apply", wait=20.0)
+    assert (found.outcome, STILL_DIFFERS in found.notes[-1]) == (VerifyOutcome.DIFFERENT, True)
+
+
+@pytest.mark.parametrize("key", [b"x", b"--5", b"NaN", b"1e3", b"1 OR 1"])
+def test_a_key_that_is_not_of_the_type(rig: VerifyRig, key: bytes) -> None:
+    """It is refused by name."""
+    with (
+        closing(_mending(rig)) as mending,
+        closing(mending.state),
+        pytest.raises(NotComparable, match="is not a number"),
+    ):
+        mending.mend([(key,)])
+
+
+if "tidb" in KINDS:  # else there is no such source
+
+    def test_what_a_statement_does_before_its_version(rig: VerifyRig) -> None:
+        """The source shows it already, and nobody knows the statement: rows that another table gets by it are not written into this one."""
+        ranges = "PARTITION BY RANGE (k) (PARTITION p VALUES LESS THAN (9), PARTITION q VALUES LESS THAN (99))"
+        rig.both(f"CREATE TABLE parts (k INT PRIMARY KEY, v INT) {ranges}", "INSERT INTO parts VALUES (1, 1)")
+        rig.at_source("CREATE TABLE other (k INT PRIMARY KEY, v INT)", "INSERT INTO other VALUES (1, 7)")
+        rig.at_source("ALTER TABLE parts EXCHANGE PARTITION p WITH TABLE other")
+        ((job,),) = rig.source.query(
+            "SELECT job_meta FROM mysql.tidb_ddl_history WHERE table_ids <> '' ORDER BY job_id DESC LIMIT 1"
+        )
+        version = json.loads(job)["binlog"]["FinishedTS"]
+        rig.at_rest("t", "parts", at=version - 1)
+        with closing(_mending(rig, table="parts")) as mending, closing(mending.state):
+            with pytest.raises(NotComparable, match="EXCHANGE PARTITION"):
+                mending.mend([(b"1",)])
+            rig.at_target("UPDATE parts SET v = 9")
+            rig.at_rest("parts")
+            assert mending.mend([(b"1",)]).is_equal
+        assert rig.target.query(f"SELECT * FROM {TARGET}.parts") == ((1, 7),)
+
+
 def test_a_table_without_a_key(rig: VerifyRig) -> None:
     """Its rows cannot be told apart, so it is to be loaded."""
     rig.both("CREATE TABLE bag (v INT)", "INSERT INTO bag VALUES (1), (1), (2)")
@@ -207,6 +320,7 @@ def test_a_table_without_a_key(rig: VerifyRig) -> None:
     found = rig.one("bag", repair="apply")
     assert found.outcome is VerifyOutcome.DIFFERENT
     assert "load the table instead" in found.notes[-1]
+    assert "load the table instead" in rig.one("bag", repair="print").notes[-1]
 
 
 @pytest.mark.parametrize("more", [{"resume": True}, {"how": "quick"}])
