@@ -58,7 +58,7 @@ def test_a_long_load_polls_the_bucket_and_does_not_pause() -> None:
 
 def test_tables_that_end_one_by_one_cost_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """What is stored is read again after each that ends; the copy stays open, and what was created for the others is not begun again."""
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "storage_consumer")
     tables = [f"shop.t{number}" for number in range(PARTS)]
     copy = MemoryCopy(snapshot=ts(1))
     for table in tables:
