@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from storage_consumer.checkpoint.findings import SnapshotState
 from storage_consumer.config.parsers import is_system
 from storage_consumer.errors import SnapshotLost
 from storage_consumer.model import TableName
 from storage_consumer.rows.compared_layout import TableShape
-from storage_consumer.rows.comparison import TableLook
+from storage_consumer.rows.comparison import TableLook, is_compared
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.target.existing_names import text_of
 from storage_consumer.target.source_reading import ComparedTable, Reading
@@ -19,6 +20,20 @@ own transactions hold it up.
 
 class NotComparable(Exception):
     """The table cannot be compared now; the message says why."""
+
+
+def look_at(target: Reading, state_schema: str, table_key: str) -> TableLook:
+    """Take a snapshot of the target, and return what its state says of a table.
+
+    Raises `NotComparable` for a table whose rows its checkpoint does not describe.
+    """
+    target.begin()
+    look = SnapshotState(target, state_schema).look(table_key)
+    if look is None:
+        raise NotComparable("the state does not know it any more")
+    if not is_compared(look.state, look.error):
+        raise NotComparable(f"it is {look.state}")
+    return look
 
 
 class ComparedSource:

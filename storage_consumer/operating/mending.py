@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.bucket.export_names import data_file
 from storage_consumer.bucket.table_statements import read_create_table
-from storage_consumer.checkpoint.findings import SnapshotState, lease_lock
+from storage_consumer.checkpoint.findings import lease_lock
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream, DumpOptions, Server, Upstream
 from storage_consumer.config.table_filter import CarriedColumns
@@ -39,7 +39,12 @@ from storage_consumer.model import (
     TableDefinition,
     TableVersion,
 )
-from storage_consumer.operating.compared_source import SHOWN_EARLY, ComparedSource, NotComparable
+from storage_consumer.operating.compared_source import (
+    SHOWN_EARLY,
+    ComparedSource,
+    NotComparable,
+    look_at,
+)
 from storage_consumer.plan.loads import end_of
 from storage_consumer.plan.steps import OF_LOADS, RowStep
 from storage_consumer.rows.compared_layout import Key, TableLayout, layout_of, shown_value
@@ -225,10 +230,7 @@ class TableMending:
 
     def _looked(self) -> TableLook:
         """Return the table's state now; raise `_Overtaken` if that passes, else `NotComparable`."""
-        self._there.begin()
-        look = SnapshotState(self._there, self.target.settings.state_schema).look(self.table_key)
-        if look is None:
-            raise NotComparable("the state does not know it any more")
+        look = look_at(self._there, self.target.settings.state_schema, self.table_key)
         # Rows beyond the checkpoint are no obstacle here.
         if found := obstacle(replace(look, noted=0)):
             raise (_Overtaken if found.passes else NotComparable)(found.why)

@@ -1,6 +1,7 @@
-"""Questions to a target's state, by a command or the status page; and requests of loads.
+"""Questions to a target's state, and requests of loads; and the state that a plan stands on.
 
 A request is stored in the state, and a consumer obeys it before its next round, or when it starts.
+A plan reads the state once, and keeps what its round would write in memory.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Literal, TypedDict, TypeVar
 
-from storage_consumer.checkpoint.findings import SnapshotState
 from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.clock import Pace, counted
 from storage_consumer.config.commands import reaching
@@ -27,7 +26,12 @@ from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, table_rules
 from storage_consumer.errors import Abandoned, ConfigError, TableError, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
-from storage_consumer.operating.compared_source import SHOWN_EARLY, ComparedSource, NotComparable
+from storage_consumer.operating.compared_source import (
+    SHOWN_EARLY,
+    ComparedSource,
+    NotComparable,
+    look_at,
+)
 from storage_consumer.operating.mending import STILL_DIFFERS, TableMending
 from storage_consumer.plan.steps import key_of
 from storage_consumer.rows.compared_layout import Key, TableLayout, TableShape, layout_of, without
@@ -552,7 +556,7 @@ class TableVerification:
             with closing(mending):
                 done = mending.mend(self._keys, only_show=run.wishes.repair == "print")
         except (NotComparable, TableError, TransientError) as fault:
-            return replace(found, notes=(*found.notes, f"not mended: {fault}"))
+            return replace(found, notes=(*found.notes, f"not all of it was mended: {fault}"))
         if done.statements:
             return replace(found, repair=done.statements)
         note = f"{counted(rows, 'row')} mended as of {done.as_of}"
@@ -597,14 +601,7 @@ class TableVerification:
 
     def _look(self) -> tuple[TableLook, str]:
         """Take a snapshot; return the table's state in it, and its obstacle for now, or empty."""
-        self.target.begin()
-        look = SnapshotState(self.target, self.shared.target.settings.state_schema).look(
-            self.table_key
-        )
-        if look is None:
-            raise NotComparable("the state does not know it any more")
-        if not is_compared(look.state, look.error):
-            raise NotComparable(f"it is {look.state}")
+        look = look_at(self.target, self.shared.target.settings.state_schema, self.table_key)
         self.result = replace(
             self.result, table=look.table, target=look.target, checkpoint=look.checkpoint
         )

@@ -312,6 +312,17 @@ if "tidb" in KINDS:  # else there is no such source
         assert rig.target.query(f"SELECT * FROM {TARGET}.parts") == ((1, 7),)
 
 
+@pytest.mark.parametrize("state", ["dropped", "excluded"])
+def test_a_table_that_is_not_replicated(rig: VerifyRig, state: str) -> None:
+    """Its checkpoint says nothing of its rows, so none is written, also for keys that somebody names."""
+    rig.at_target("UPDATE t SET v = 'other' WHERE id = 3")
+    rig.at_rest("t", state=state)
+    expected = pytest.raises(NotComparable, match=f"it is {state}")
+    with closing(_mending(rig)) as mending, closing(mending.state), expected:
+        mending.mend([(b"3",)])
+    assert rig.target.query(f"SELECT v FROM {TARGET}.t WHERE id = 3") == (("other",),)
+
+
 def test_a_table_without_a_key(rig: VerifyRig) -> None:
     """Its rows cannot be told apart, so it is to be loaded."""
     rig.both("CREATE TABLE bag (v INT)", "INSERT INTO bag VALUES (1), (1), (2)")

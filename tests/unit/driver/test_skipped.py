@@ -113,16 +113,8 @@ def keyless() -> World:
     return skipping(world, str(ts(5)))
 
 
-def test_table_without_a_key() -> None:
-    """A later delete of a row that was left out halts the table, and says what may be the reason."""
-    world = keyless()
-    world.once()
-    assert numbers(world, "shop.k") == ["2", "6"]
-    world.bucket.rows("shop.k", 2, row("shop.k", 12, "5", '"x"', operation="D"))
-    world.bucket.metadata(ts(20))
-    assert world.once().halted_tables == ("shop.k",)
-    # The rows of it alone move its checkpoint: what is not known any more is told as such.
-    world = keyless()
+def _killed_behind_its_job(world: World) -> None:
+    """End a process that has written rows, before it stores how far it is; its lease runs out."""
 
     def tick(where: str) -> None:
         if where == "after MemoryPipeline.run":
@@ -133,6 +125,19 @@ def test_table_without_a_key() -> None:
         world.killed(lambda service: service.run_once(world.stop))
     world.tick = str
     world.clock.advance(100)
+
+
+def test_table_without_a_key() -> None:
+    """A later delete of a row that was left out halts the table, and says what may be the reason."""
+    world = keyless()
+    world.once()
+    assert numbers(world, "shop.k") == ["2", "6"]
+    world.bucket.rows("shop.k", 2, row("shop.k", 12, "5", '"x"', operation="D"))
+    world.bucket.metadata(ts(20))
+    assert world.once().halted_tables == ("shop.k",)
+    # The rows of it alone move its checkpoint: what is not known any more is told as such.
+    world = keyless()
+    _killed_behind_its_job(world)
     world.once()
     assert numbers(world, "shop.k") == ["2", "6"]
     (stored,) = (each for each in world.records.skipped.values() if each.table.table)
@@ -149,16 +154,7 @@ def test_too_late(caplog: pytest.LogCaptureFixture) -> None:
         skipping(world, f"other.*:{ts(5)}").once()
     # Rows of a job that was killed may be there.
     world = accident()
-
-    def tick(where: str) -> None:
-        if where == "after MemoryPipeline.run":
-            raise KeyboardInterrupt
-
-    world.tick = tick
-    with pytest.raises(KeyboardInterrupt):
-        world.killed(lambda service: service.run_once(world.stop))
-    world.tick = str
-    world.clock.advance(100)
+    _killed_behind_its_job(world)
     with pytest.raises(ConfigError, match="too late"):
         skipping(world, str(ts(5))).once()
     # What was to be left out is no longer once it was not asked for.
