@@ -166,6 +166,7 @@ class _ExportScan(ABC):
             tally.next_ts = tally.next_ts or ts
         elif ts <= commit_range.low:
             tally.duplicates += 1
+            tally.repeated_ts = ts
         else:
             yield self.number, ts, INSERT, self.values(values), None
         self.at = behind

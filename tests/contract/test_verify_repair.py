@@ -41,7 +41,7 @@ VALUES = (
         b"\xff\0'\\",
         b"\x00" * 9,
     ),
-    *("b'c", "x,z", '{"a": [1, "\\u00e9", null, 1.5]}'),
+    *("b'c", "x,z", '{"a": [1, "\u00e9", null, 1.5]}'),
 )
 
 
@@ -75,7 +75,9 @@ def test_each_kind_of_difference(rig: VerifyRig) -> None:
 
 def test_each_type(rig: VerifyRig) -> None:
     """A value of every type, and NULL, comes as the source has it, under a key of text and bytes with spaces and another case."""
-    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(TYPES))
+    # JSON of MariaDB is text, which a MySQL shows otherwise.
+    json_type = "JSON" if rig.is_live or rig.source.kind == rig.target.kind else "LONGTEXT"
+    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate((*TYPES[:-1], json_type)))
     rig.both(
         f"CREATE TABLE kinds (a VARCHAR(10) COLLATE utf8mb4_general_ci, b VARBINARY(4), {columns}, PRIMARY KEY (a, b))"
     )
@@ -128,7 +130,7 @@ def test_a_window_that_is_open(rig: VerifyRig) -> None:
     rig.at_source("UPDATE t SET v = 'newer' WHERE id = 3")
     rig.at_target("UPDATE t SET v = 'wrong' WHERE id IN (3, 4)")
     with closing(_mending(rig)) as mending, closing(mending.state) as state:
-        at = rig.now()
+        at = rig.now() + 1
         state.lease.open_window(1, at, {rig.key("t"): at})
         done = mending.mend([(b"3",), (b"4",)])
         assert (done.as_of, done.rows, done.is_equal) == (at, 2, None)
@@ -147,7 +149,7 @@ def test_a_window_that_opens_between_look_and_commit(rig: VerifyRig, monkeypatch
             reads.append(found.as_of)
             if len(reads) == 1:
                 rig.at_source("UPDATE t SET v = 'newer' WHERE id = 3")
-                at = rig.now()
+                at = rig.now() + 1
                 state.lease.open_window(1, at, {rig.key("t"): at})
                 rig.at_target("UPDATE t SET v = 'newer' WHERE id = 3")
                 state.progress.save(tables=[rig.progress("t", at)], sequences={}, checkpoint=at, storage_checkpoint=at)

@@ -71,10 +71,12 @@ def test_window(file: tuple[tuple[str, ...], list[Row]], low: int, length: int) 
     from_canal(canal, *kinds, commit_range=commit_range, tally=other)
     assert inside == [change for change in from_csv(csv, *kinds) if commit_range.low < change[1] <= commit_range.high]
     later = [row.ts for row in rows if row.ts > commit_range.high]
+    repeated = [row.ts for row in rows if row.ts <= commit_range.low]
     assert tally == other
     assert tally == Tally(
         rows=len(rows),
-        duplicates=sum(row.ts <= commit_range.low for row in rows),
+        duplicates=len(repeated),
+        repeated_ts=max(repeated, default=0),
         later=len(later),
         max_ts=max((row.ts for row in rows), default=0),
         next_ts=min(later, default=0),
