@@ -18,7 +18,7 @@ import numpy as np
 from storage_consumer.bucket.storage import Blocks, whole
 from storage_consumer.decode.decoder import Decoder, FileRead, Tally
 from storage_consumer.errors import FilesMissing, RowRefused, TableError, UndecodableRow
-from storage_consumer.model import MAX_TSO, CommitRange
+from storage_consumer.model import MAX_TSO, CommitRange, StoredObject
 from storage_consumer.plan.loads import clock_of
 from storage_consumer.rows.row_keys import (
     Action,
@@ -115,10 +115,18 @@ class RowWriter(Protocol):
 
 def file_blocks(storage: Blocks, work: JobFile) -> Iterator[bytes]:
     """Yield a file's blocks; raise `StorageUnavailable` if it has fewer bytes than were listed."""
-    stored = work.file.stored
-    return whole(
-        storage.blocks(stored.path, READ_BLOCK, tag=stored.tag if work.exact else ""), stored
-    )
+    stored, tag = object_of(work)
+    return whole(storage.blocks(stored.path, READ_BLOCK, tag=tag), stored)
+
+
+def object_of(work: JobFile) -> tuple[StoredObject, str]:
+    """Return a file's object, and the tag that it has to have, or empty."""
+    return work.file.stored, work.file.stored.tag if work.exact else ""
+
+
+def in_order(files: Iterable[JobFile]) -> list[JobFile]:
+    """Return files as `read_files` reads them."""
+    return sorted(files, key=lambda work: (work.table, work.file.version_key, work.rank))
 
 
 def read_files(
@@ -130,9 +138,8 @@ def read_files(
 ) -> Iterator[tuple[Place, Any]]:
     """Read files; yield blocks of changes per bucket, file reports, and errors to all buckets."""
     # One buffer holds one version of a table: all of its rows have the same layout.
-    in_order = sorted(files, key=lambda work: (work.table, work.file.version_key, work.rank))
     for (index, version), group in groupby(
-        in_order, key=lambda work: (work.table, work.file.version_key)
+        in_order(files), key=lambda work: (work.table, work.file.version_key)
     ):
         table = tables[index]
         buffer = Buffer(table, table.versions[version], partitions)

@@ -28,7 +28,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain
@@ -41,11 +41,18 @@ from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from storage_consumer.bucket.storage import ReadAhead
 from storage_consumer.config.private_files import secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
-from storage_consumer.rows.halves import file_blocks, read_files, write_bucket
+from storage_consumer.rows.halves import (
+    file_blocks,
+    in_order,
+    object_of,
+    read_files,
+    write_bucket,
+)
 from storage_consumer.rows.row_order import Place
 from storage_consumer.rows.spec import (
     FileReport,
@@ -496,11 +503,13 @@ def _read(
     for index, some in by_origin.items():
         origin = spec.origins[index]
         # In the worker: neither connections nor secrets go through Spark.
-        open_blocks = partial(file_blocks, opened(origin, secrets))
-        for place, item in read_files(some, tables, buckets, open_blocks, decoder_for(origin)):
-            if isinstance(item, FileReport):
-                seen(item)
-            yield place, item
+        storage = opened(origin, secrets)
+        with closing(ReadAhead(storage, map(object_of, in_order(some)))) as ahead:
+            early = partial(file_blocks, storage if origin.scheme == "file" else ahead)
+            for place, item in read_files(some, tables, buckets, early, decoder_for(origin)):
+                if isinstance(item, FileReport):
+                    seen(item)
+                yield place, item
 
 
 def _write(
