@@ -131,7 +131,7 @@ class ReadAhead:
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
         """Yield an object's content as `Blocks.blocks` does, an early one in one piece."""
-        here = self._places[path]
+        here = self._places.get(path, -1)
         for place in [place for place in self._asked if place < here]:
             self._asked.pop(place).cancel()
         while self._left and (self._left[0][0] <= here or len(self._asked) < _AHEAD):

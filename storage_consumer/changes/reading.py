@@ -13,11 +13,11 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 
-from storage_consumer.bucket.storage import Blocks, Storage, whole
+from storage_consumer.bucket.storage import Blocks, ReadAhead, Storage, whole
 from storage_consumer.changes.window import Change, Contents, Event, FeedFile, Window
 from storage_consumer.clock import Clock, counted
 from storage_consumer.clock import span as shown_span
@@ -123,6 +123,8 @@ class Ordered:
     """Commit-ts → changes that were left out."""
     torn: set[DataFile] = field(default_factory=set)
     """Those whose last row is still being written."""
+    is_far: bool = False
+    """Whether the storage takes its time for each object."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -138,7 +140,7 @@ class Ordered:
             tables = {name: place for place, name in enumerate(sorted(names))}
             # Number of the table in the order of tables, rank of the file, and the change.
             found: list[tuple[int, int, Change]] = []
-            for span in spans:
+            for span, _ in zip(spans, self.early([span.work for span in spans]), strict=True):
                 table, rank = tables[span.work.structure.table.folded()], span.rank
                 changes = self.changes_of(span.work, span.work.between(low, high))
                 found += [(table, rank, each) for each in changes if self.wanted(each)]
@@ -163,7 +165,10 @@ class Ordered:
             for rank, work in enumerate(files)
         ]
         if sum(span.size for span in everything) > self.held_bytes:
-            read = [(span, self.tally(span.work, span.work.floor)) for span in everything]
+            read = [
+                (span, self.tally(work, work.floor))
+                for span, work in zip(everything, self.early(files), strict=True)
+            ]
             everything = [
                 replace(span, first=tally.next_ts, last=min(tally.max_ts, self.window.high))
                 for span, tally in read
@@ -171,6 +176,19 @@ class Ordered:
             ]
         for low, high in slices(everything, self.window.low, self.window.high, self.held_bytes):
             yield low, high, [span for span in everything if span.first <= high and span.last > low]
+
+    def early(self, files: Sequence[FeedFile]) -> Iterator[FeedFile]:
+        """Yield files, each to be read before the next one; read small ones before their turn."""
+        if not self.is_far:
+            yield from files
+            return
+        storage = self.storage
+        order = [(work.file.stored, _tag(work)) for work in files]
+        try:
+            with closing(ReadAhead(storage, order)) as self.storage:
+                yield from files
+        finally:
+            self.storage = storage
 
     def tally(self, work: FeedFile, border: int) -> Tally:
         """Return the counts of a file's rows at or below a commit-ts, and beyond."""
@@ -237,7 +255,7 @@ class Ordered:
     def read(self, work: FeedFile, commit_range: CommitRange, tally: Tally) -> FileRead:
         """Return a file as a decoder takes it."""
         stored = work.file.stored
-        blocks = self.storage.blocks(stored.path, _BLOCK, tag=stored.tag if work.exact else "")
+        blocks = self.storage.blocks(stored.path, _BLOCK, tag=_tag(work))
         return FileRead(
             blocks=_there(whole(blocks, stored), stored.path),
             source=stored.path,
@@ -246,6 +264,11 @@ class Ordered:
             key=work.structure.key,
             tally=tally,
         )
+
+
+def _tag(work: FeedFile) -> str:
+    """Return the tag that a file has to have, or empty."""
+    return work.file.stored.tag if work.exact else ""
 
 
 def _there(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
@@ -506,4 +529,5 @@ def ordered_in(
         decoder=decoder_for(upstream),
         terminator=terminator,
         wanted=wanted,
+        is_far=upstream.scheme != "file",
     )

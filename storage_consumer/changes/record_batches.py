@@ -513,8 +513,8 @@ def record_batches(
     for low, high, spans in ordered.parts():
         found = [
             (span.rank, piece)
-            for span in spans
-            for piece in pieces(ordered, span.work, span.work.between(low, high), asked)
+            for span, work in zip(spans, ordered.early([s.work for s in spans]), strict=True)
+            for piece in pieces(ordered, work, work.between(low, high), asked)
         ]
         if found:
             tables = [

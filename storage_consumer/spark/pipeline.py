@@ -222,8 +222,8 @@ _OTHERS_ENDED = (
     "memory): start "
     "the program again, with a new session"
 )
-_Seen = Callable[[FileReport], None]
-"""Called for each file that a task has read."""
+_Seen = Callable[[Any], None]
+"""Called with what a task yields; it counts files that were read."""
 _Report = FileReport | WriteReport
 _Share = tuple[int, JobSpec, list[JobFile]]
 """A task's number, what it needs of the job, and its files."""
@@ -329,9 +329,10 @@ class SparkPipeline:
         # For display only: a task that Spark repeats counts twice here, but its reports come once.
         files_read, rows_read = context.accumulator(0), context.accumulator(0)
 
-        def seen(report: FileReport) -> None:
-            files_read.add(1)
-            rows_read.add(report.applied)
+        def seen(item: Any) -> None:
+            if isinstance(item, FileReport):
+                files_read.add(1)
+                rows_read.add(item.applied)
 
         most = self._worker_count
         if spec.rows_per_second:
@@ -507,8 +508,7 @@ def _read(
         with closing(ReadAhead(storage, map(object_of, in_order(some)))) as ahead:
             early = partial(file_blocks, storage if origin.scheme == "file" else ahead)
             for place, item in read_files(some, tables, buckets, early, decoder_for(origin)):
-                if isinstance(item, FileReport):
-                    seen(item)
+                seen(item)
                 yield place, item
 
 

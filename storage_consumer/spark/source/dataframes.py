@@ -402,7 +402,7 @@ def read_part(found: TableAt, part: ReadPart) -> Iterator[pa.RecordBatch]:
     """Yield a part's changes with the final columns of the table: a Python worker's job."""
     with told(), at_worker(part.upstream, found.held) as storage:
         ordered = ordered_in(part.window, storage, part.upstream)
-        for work in part.window.files:
+        for work in ordered.early(part.window.files):
             mapped = part.mapped[work.structure.version]
             origins_of = [mapped[folded_name(column.name)] for column in found.columns]
             read = tuple(

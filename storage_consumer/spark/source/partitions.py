@@ -122,7 +122,7 @@ def _rows(
         rescue=RESCUED in schema.names,
     )
     names, meta = [*(field.name for field in own), *_META_NAMES], len(own)
-    for work in window.files:
+    for work in ordered.early(window.files):
         for piece in pieces(ordered, work, work.between(window.low, window.high), asked):
             found = piece.arrays(own)
             arrays = dict(zip(names, found, strict=True))
@@ -155,7 +155,7 @@ def _documents(
                 "_table_version": definition.version,
             }
             held.append(row | {"_file": definition.path})
-    for work in partition.window.files:
+    for work in ordered.early(partition.window.files):
         for change in ordered.changes_of(
             work, work.between(partition.window.low, partition.window.high)
         ):
