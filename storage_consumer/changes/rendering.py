@@ -167,7 +167,7 @@ def dumped(document: Mapping[str, object]) -> str:
     return text
 
 
-_CODES = {
+SQL_CODES = {
     "BIT": -7,
     "SET": -7,
     "TINYINT": -6,
@@ -188,12 +188,12 @@ _CODES = {
     **dict.fromkeys(("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"), 2005),
 }
 """Type → code of java.sql.Types; all others are VARCHAR, 12."""
-_VARCHAR = 12
-_NEVER_SIGNED = frozenset(("BIT", "YEAR"))
+VARCHAR_CODE = 12
+NEVER_SIGNED = frozenset(("BIT", "YEAR"))
 """Types that schema files call unsigned, and messages do not."""
 _LARGEST = "3.4028235e+38"
 """The shortest text of the largest FLOAT."""
-_PROMOTED = {
+PROMOTED = {
     "TINYINT": (127, 5),
     "SMALLINT": (32767, 4),
     "INT": (2**31 - 1, -5),
@@ -204,7 +204,7 @@ _PROMOTED = {
 
 def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Event], str]:
     """Return the function from event to line; `now`: seconds since 1970, UTC, for ``ts``."""
-    images = Images(protocol, _flat_reader)
+    images = Images(protocol, flat_reader)
 
     def line(event: Event) -> str:
         times = {"es": physical_ms(event.commit_ts), "ts": int(now() * 1000)}
@@ -230,13 +230,15 @@ def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Eve
         columns, only = structure.columns, event.given()
         types = [
             each.type.lower()
-            + (" unsigned" if each.unsigned and each.type not in _NEVER_SIGNED else "")
+            + (" unsigned" if each.unsigned and each.type not in NEVER_SIGNED else "")
             for each in columns
         ]
-        codes = {columns[place].name: _CODES.get(columns[place].type, _VARCHAR) for place in only}
+        codes = {
+            columns[place].name: SQL_CODES.get(columns[place].type, VARCHAR_CODE) for place in only
+        }
         for column, text in ((columns[place], event.values[place]) for place in only):
-            if column.unsigned and text is not None and column.type in _PROMOTED:
-                most, above = _PROMOTED[column.type]
+            if column.unsigned and text is not None and column.type in PROMOTED:
+                most, above = PROMOTED[column.type]
                 if int(text) > most:
                     codes[column.name] = above
         before, after = images.of(event)
@@ -260,7 +262,8 @@ def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Eve
     return line
 
 
-def _flat_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], str]:
+def flat_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], str]:
+    """Return the function from a column's wire text to its text in canal's messages."""
     if column.type in BINARY_TYPES:
         return lambda text: bytes.fromhex(text).decode("latin-1")
     if protocol != "canal-json" and column.type in ("ENUM", "SET"):

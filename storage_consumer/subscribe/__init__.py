@@ -1,0 +1,1 @@
+"""Subscriptions: get, ack and rollback over the bucket, embedded and by canal's TCP protocol."""
