@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Literal, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from storage_consumer.bucket.export_names import (
     AGAIN,
@@ -33,10 +33,11 @@ from storage_consumer.bucket.export_names import (
 )
 from storage_consumer.bucket.storage import SCHEMA_FILE_BYTES, Storage, whole
 from storage_consumer.bucket.table_statements import is_temporary, read_create_table
-from storage_consumer.config.settings import Compression, DumpOptions, Upstream
+from storage_consumer.config.settings import Compression, DumpOptions, FileFormat, Upstream
 from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.decoder import FileRead, RowLayout
 from storage_consumer.decode.export_files import ExportDecoder
+from storage_consumer.decode.parquet_files import MOMENTS
 from storage_consumer.decode.values import (
     BINARY_TYPES,
     INTEGER_TYPES,
@@ -68,7 +69,7 @@ from storage_consumer.sql.tokens import (
 _ZONE = re.compile(rb"^/\*!\d+ SET TIME_ZONE *= *'([^'\n]*)' *\*/;", re.MULTILINE | re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\n\) ?ENGINE=MyISAM\s*\Z")
 _UNREAD_FORM = re.compile(
-    r"\.(?:sql|csv)\.(?P<packed>lz4|lzo|bz2|xz|br|zip|7z|z|deflate)\Z|\.(?P<form>parquet|orc|avro|jsonl?|ndjson|tsv)(?:\.[a-z0-9]+)?\Z",
+    r"\.(?:sql|csv)\.(?P<packed>lz4|lzo|bz2|xz|br|zip|7z|z|deflate)\Z|\.(?P<form>orc|avro|jsonl?|ndjson|tsv)(?:\.[a-z0-9]+)?\Z",
     re.IGNORECASE,
 )
 """What the names of files with rows end in that are not read, whichever program wrote them."""
@@ -93,6 +94,11 @@ _TWO_LINES = re.compile(rb"[^\n]*\n[^\n]*\n")
 _SQL_KEY = re.compile(rb"VALUES\s*\('?(-?\d+)'?[,)]")
 _OF_NUMBERS = frozenset("-0123456789")
 _CSV_KEY = re.compile(rb"\"?(-?\d+)\"?(?:[^\d\w.]|\Z)")
+_ENDINGS = {
+    "sql": (b";", "its last statement has no semicolon"),
+    "parquet": (b"PAR1", "it does not end as Parquet does"),
+}
+"""Form of files → how they end, and what is wrong with others."""
 _TAIL_BYTES = 64
 """Bytes to read at the end of a data file."""
 _Value = TypeVar("_Value", bound=str)
@@ -124,7 +130,7 @@ class Export:
     started_at: str
     """Local time of the machine that wrote it, without a zone; `finished_at` likewise."""
     finished_at: str
-    file_format: Literal["sql", "csv"]
+    file_format: FileFormat
     """Form of the data files; ``sql`` if there are no data files."""
     compression: Compression
     time_zone: str
@@ -226,8 +232,7 @@ def _why_unknown(path: str) -> str:
             f"is compressed as .{form['packed']}, which this program does not read: decompress it, as all others, or export with --compress gzip, "
             "snappy or zstd. Without it its rows would be missing"
         )
-    name = "Parquet" if form["form"].lower() == "parquet" else f".{form['form']}"
-    return f"holds rows as {name}, which this program does not read: export with --filetype sql or csv. Without it its rows would be missing"
+    return f"holds rows as .{form['form']}, which this program does not read: export with --filetype sql or csv. Without it its rows would be missing"
 
 
 def _only(found: Mapping[_Value, StoredObject], what: str, default: _Value) -> _Value:
@@ -255,7 +260,7 @@ class _Reading:
     """By kind, the one file of each name."""
     data: dict[TableName, list[Numbered]] = field(default_factory=lambda: defaultdict(list))
     """Data files of each table, in the order of their numbers."""
-    file_format: Literal["sql", "csv"] = "sql"
+    file_format: FileFormat = "sql"
     compression: Compression = ""
     notes: list[str] = field(default_factory=list)
     schema_zones: list[str] = field(default_factory=list)
@@ -467,19 +472,21 @@ class _Reading:
         """
         objects = [stored for _, stored in files]
         # What is compressed shows that it was cut when it is read.
-        for stored in objects if self.file_format == "sql" and not self.compression else ():
+        ending = _ENDINGS.get(self.file_format)
+        for stored in objects if ending and not self.compression else ():
             start = max(stored.size - _TAIL_BYTES, 0)
             tail = b"".join(
                 whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start)
             )
-            if not tail.rstrip().endswith(b";"):
+            if ending and not tail.rstrip().endswith(ending[0]):
                 raise ExportRefused(
-                    f"{stored.path} cannot be read: its last statement has no semicolon: it was cut; copy it again, or {AGAIN}"
+                    f"{stored.path} cannot be read: {ending[1]}: it was cut; copy it again, or {AGAIN}"
                 )
         key = [column for column in definition.columns if column.is_pk]
         # A text could hold what looks like the end of the row, and two rows be alike up to there.
         has_texts = any(column.type in TEXT_TYPES | BINARY_TYPES for column in key)
-        if not key or list(carried[: len(key)]) != key or has_texts:
+        is_parquet = self.file_format == "parquet"
+        if not key or list(carried[: len(key)]) != key or has_texts or is_parquet:
             return
         heads = ((stored, head_of(self.storage, stored, self.compression)) for stored in objects)
         first = tuple(islice(heads, 2))
@@ -573,6 +580,12 @@ _BASE64 = re.compile(
 )
 
 
+_ZERO_DATES = (
+    "NULL in {} may stand for a date such as 0000-00-00, which Dumpling writes to Parquet as NULL. If the source has no such "
+    "dates, say so in the URI: --dump 'URI?zero-dates=false'; otherwise export with --filetype sql or csv"
+)
+
+
 def refuse_unsaid(
     storage: Storage, export: Export, origin: Upstream, said: Collection[str]
 ) -> None:
@@ -589,7 +602,7 @@ def refuse_unsaid(
                     f"no file of the export says in which time zone its TIMESTAMP values are, such as those of {table.name}.{column.name}: "
                     "give it in the export's URI, ?time-zone=ZONE, or by --dump-tz ZONE. It is the `time_zone` of the server's session that Dumpling had, by default the server's own"
                 )
-    for table in export.tables if origin.dump.file_format == "csv" else ():
+    for table in export.tables if origin.dump.file_format != "sql" else ():
         for column in table.carried if table.parts else ():
             if why := _alike(column, origin.dump, f"{table.name}.{column.name}"):
                 raise ExportRefused(why)
@@ -603,6 +616,9 @@ def refuse_unsaid(
 
 def _alike(column: TableColumn, options: DumpOptions, where: str) -> str:
     """Return a column's values that are alike, and the remedy, or "". `where`: the column."""
+    if options.file_format == "parquet":
+        is_either = options.zero_dates and column.nullable and column.type in MOMENTS
+        return _ZERO_DATES.format(where) if is_either else ""
     marker, pattern = options.null, grammar(column, "dump-csv")
     again = r"Export again with --csv-null-value '\N'"
     if pattern:
@@ -624,6 +640,9 @@ def _refuse_by_head(
     storage: Storage, table: ExportTable, origin: Upstream, said: Collection[str]
 ) -> None:
     options, part = origin.dump, table.parts[0]
+    # What a Parquet file holds is known by its end.
+    if options.file_format == "parquet":
+        return
     head = head_of(storage, part, options.compression)
     if options.file_format == "sql":
         # After the settings at its beginning; the last text may be cut.

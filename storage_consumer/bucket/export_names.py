@@ -38,10 +38,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Literal
 
 from storage_consumer.bucket.storage import Storage
-from storage_consumer.config.settings import Compression
+from storage_consumer.config.settings import Compression, FileFormat
 from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.values import grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
@@ -86,7 +85,7 @@ class ExportFile:
     name: TableName
     """Its owner; of a placement policy, a database's name; empty for METADATA and UNKNOWN."""
     compression: Compression = ""
-    file_format: Literal["sql", "csv"] = "sql"
+    file_format: FileFormat = "sql"
     number: int = 0
     width: int = 0
     """Digits that the number was written with; 0 without a number."""
@@ -95,6 +94,8 @@ class ExportFile:
 _NOBODY = TableName(schema="", table="")
 
 
+_FORM = r"\.(?P<format>sql|csv|(?:(?:gz|snappy|zst)\.)?parquet)"
+"""Parquet files are compressed inside, and name that before."""
 _KINDS = tuple(
     (re.compile(pattern, re.DOTALL), kind)
     for pattern, kind in (
@@ -108,12 +109,13 @@ _KINDS = tuple(
         # Nine digits of a chunk or a file, or thirteen of both; five in mydumper's, which does
         # without where there is one file.
         (
-            r"(?P<schema>[^.]+)\.(?P<table>[^.]+)(?:\.(?P<number>[0-9]{5,18}))?\.(?P<format>sql|csv)",
+            rf"(?P<schema>[^.]+)\.(?P<table>[^.]+)(?:\.(?P<number>[0-9]{{5,18}}))?{_FORM}",
             Kind.DATA,
         ),
     )
 )
 """Pattern of a name, without what compression adds → kind. A dot inside a name is escaped."""
+_FORMS: Mapping[str, FileFormat] = {"csv": "csv", "parquet": "parquet"}
 
 
 def read_name(path: str) -> ExportFile:
@@ -133,7 +135,7 @@ def read_name(path: str) -> ExportFile:
                     schema=unescaped(parts["schema"]), table=unescaped(parts.get("table", ""))
                 ),
                 compression=compression,
-                file_format="csv" if parts.get("format") == "csv" else "sql",
+                file_format=_FORMS.get(parts.get("format", "").rpartition(".")[2], "sql"),
                 number=int(number or 0),
                 width=len(number),
             )

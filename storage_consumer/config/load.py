@@ -656,7 +656,9 @@ TIME_ZONE = "time-zone"
 _DIALECTS = {"default": "raw", "snowflake": "hex", "redshift": "hex", "bigquery": "base64"}
 _OF_CSV = ("csv-separator", "csv-delimiter", "csv-null-value", "csv-line-terminator")
 _OF_STORES = frozenset[str]().union(*STORE_PARAMETERS.values())
-OF_DUMPLING = frozenset(("escape-backslash", "no-header", "csv-output-dialect", *_OF_CSV))
+OF_DUMPLING = frozenset(
+    ("escape-backslash", "no-header", "csv-output-dialect", "zero-dates", *_OF_CSV)
+)
 """Options of Dumpling that change what its files mean, and that none of them shows."""
 _OF_EXPORTS = OF_DUMPLING | _OF_STORES | {TIME_ZONE}
 
@@ -755,6 +757,7 @@ def _dump_options(uri: Uri) -> DumpOptions:
     dialect = uri.value("csv-output-dialect", parsers.choice(*_DIALECTS), "default")
     return DumpOptions(
         escape_backslash=uri.value("escape-backslash", parsers.boolean, plain.escape_backslash),
+        zero_dates=uri.value("zero-dates", parsers.boolean, plain.zero_dates),
         header=not uri.value("no-header", parsers.boolean, not plain.header),
         binary=_DIALECTS[dialect],  # type: ignore[arg-type]  # a value of the table above
         separator=separator,

@@ -9,6 +9,8 @@ from storage_consumer.config.uris import credential_parts, signatures
 from storage_consumer.telemetry import tso_time
 
 Protocol = Literal["csv", "canal-json", "dump-sql", "dump-csv"]
+FileFormat = Literal["sql", "csv", "parquet"]
+"""Of an export's data files; Parquet is read as Dumpling's default CSV."""
 """How rows are written: TiCDC's two protocols, and Dumpling's or mydumper's two forms."""
 DateSeparator = Literal["none", "year", "month", "day"]
 
@@ -40,7 +42,7 @@ Compression = Literal["", "gzip", "snappy", "zstd"]
 class DumpOptions:
     """How Dumpling or mydumper wrote an export, by default Dumpling; files show the first two."""
 
-    file_format: Literal["sql", "csv"] = "sql"
+    file_format: FileFormat = "sql"
     compression: Compression = ""
     escape_backslash: bool = True
     """Whether backslashes escape in strings; else quotes double, as NO_BACKSLASH_ESCAPES reads."""
@@ -56,6 +58,8 @@ class DumpOptions:
     """What ends a row of a CSV file (``--csv-line-terminator``)."""
     binary: Literal["raw", "hex", "base64"] = "raw"
     """Bytes in CSV: as they are, or as ``--csv-output-dialect`` snowflake, redshift or bigquery."""
+    zero_dates: bool = True
+    """Whether there may be dates such as 0000-00-00, which Parquet has as NULL."""
     time_zone: str = ""
     """Zone of TIMESTAMPs, as SQL files' heads say if they do (``SET TIME_ZONE``); empty: any."""
     bucket_time_zone: str = "UTC"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode.compression import decompressed
@@ -37,6 +37,7 @@ from storage_consumer.decode.export_fields import (
     value_of,
 )
 from storage_consumer.decode.kernels.arrays import INSERT
+from storage_consumer.decode.parquet_files import as_csv
 from storage_consumer.decode.values import BinaryEncoding
 from storage_consumer.errors import UndecodableRow
 
@@ -63,7 +64,7 @@ _Value = CsvField | Literal
 class _ExportScan(ABC):
     """One file being read; rows get their number and commit-ts from their place in it."""
 
-    hint: ClassVar[str] = ""
+    hint: str = ""
     """What to check where a row is not understood."""
     file: FileRead
     options: DumpOptions
@@ -221,7 +222,6 @@ class _ExportScan(ABC):
 class _CsvScan(_ExportScan):
     """A file in CSV."""
 
-    hint = _CHECK
     dialect: ExportDialect
     has_header: bool
     """Whether the header is still to come."""
@@ -371,7 +371,10 @@ class ExportDecoder(Decoder):
 
     def scan(self, file: FileRead, *, many: bool) -> Iterator[Any]:
         """See `Decoder`."""
-        options = self.options
+        options, hint = self.options, _CHECK
+        if options.file_format == "parquet":
+            file = replace(file, blocks=as_csv(file, options.compression))
+            options, hint = DumpOptions(file_format="csv", header=False), ""
         if options.file_format == "csv":
             encoding: BinaryEncoding = "base64" if options.binary == "base64" else "hex"
             return _CsvScan(
@@ -381,6 +384,7 @@ class ExportDecoder(Decoder):
                 at_once=many,
                 dialect=dialect_of(options),
                 has_header=options.header and bool(file.layout.columns),
+                hint=hint,
             ).changes()
         return _SqlScan(
             file=file,

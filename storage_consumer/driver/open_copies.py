@@ -233,7 +233,7 @@ def with_form(origin: Upstream, export: Export, bucket_time_zone: str) -> Upstre
     )
     return replace(
         origin,
-        protocol="dump-csv" if export.file_format == "csv" else "dump-sql",
+        protocol="dump-sql" if export.file_format == "sql" else "dump-csv",
         dump=options,
         time_zone=zone,
     )

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
+import re
+import shutil
 import struct
 import tarfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from storage_consumer.bucket.export import Export, ExportTable, read_export
 from storage_consumer.bucket.storage import Storage
@@ -20,7 +28,7 @@ from storage_consumer.bucket.stores.local import LocalStorage
 from storage_consumer.config.settings import Compression, DumpOptions
 from storage_consumer.decode.decoder import FileRead, RowLayout, Tally
 from storage_consumer.decode.export_files import ExportDecoder
-from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES
+from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES
 from storage_consumer.model import CommitRange, TableColumn, TableName, folded_name
 from tests.harness.corpora import FIXTURES
 
@@ -80,7 +88,8 @@ class Dump:
         texts = {field: given[name] for name, field in _NAMES.items() if name in given}
         compression: Compression = given.get("--compress", "")  # type: ignore[assignment] # one of them
         return DumpOptions(
-            file_format="csv" if given.get("--filetype") == "csv" else "sql",
+            file_format=given.get("--filetype", "sql"),  # type: ignore[arg-type] # one of them
+            zero_dates=given.get("--zero-dates") != "false",
             compression=compression,
             escape_backslash=given.get("--escape-backslash") != "false",
             header="--no-header" not in given,
@@ -145,6 +154,81 @@ def rows_of(dump: Dump, table: ExportTable, *, block: int = 1 << 20) -> Iterator
             yield values
 
 
+_YEARS_2000 = timedelta(days=5 * 146_097)
+"""From the year 0, which Python lacks, to 2000: five times the calendar's 400 years."""
+
+
+def _micros(text: str) -> int | None:
+    """A moment as Go's `time.Parse` reads it, in microseconds as if it were UTC; None for what is none."""
+    shift = _YEARS_2000 if text.startswith("0000") else timedelta()
+    try:
+        moment = datetime.fromisoformat(text.replace("0000", "2000", 1) if shift else text).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC) - shift) // timedelta(microseconds=1)
+
+
+def _in_parquet(column: TableColumn, texts: Sequence[str | None], *, cloud: bool) -> pa.Array:
+    """A column as Dumpling writes it, in its pkg/dumpformat/parquetfile, or in TiDB Cloud's own."""
+    digits, scale = column.precision or 0, column.scale or 0
+    make, kind = cast("tuple[Callable[[str], Any], pa.DataType]", (str, pa.string()))
+    if column.type in ("DATETIME", "TIMESTAMP"):
+        make, kind = _micros, pa.timestamp("us")
+    elif column.type == "BIT":
+        make, kind = lambda text: int(text).to_bytes((digits + 7) // 8, "big"), pa.binary()
+    elif column.type in BINARY_TYPES:
+        make, kind = bytes.fromhex, pa.binary()
+    elif column.type == "BIGINT" and column.unsigned:
+        make, kind = Decimal, pa.decimal128(20, 0)
+    elif column.type in INTEGER_TYPES | {"YEAR"}:
+        is_long = column.type == "BIGINT" or (column.type == "INT" and column.unsigned)
+        make, kind = int, pa.int64() if is_long else pa.int32()
+    elif column.type == "DECIMAL" and digits <= (18 if cloud else 38):
+        make, kind = Decimal, pa.decimal128(digits, scale)
+    elif column.type in FLOAT_TYPES:
+        make, kind = float, pa.float32() if cloud and column.type == "FLOAT" else pa.float64()
+    return pa.array([None if text is None else make(text) for text in texts], kind)
+
+
+def as_parquet(dump: Dump, folder: Path, *, cloud: bool = False) -> Dump:
+    """Write an export's rows again as Parquet, as an export with the same truth; `cloud`: as TiDB Cloud does."""
+    shutil.copytree(dump.folder, folder)
+    found = Dump(folder)
+    export, decoder = found.read(), ExportDecoder(found.options)
+    for table in export.tables:
+        layout = layout_of(table, "")
+        for part in table.parts:
+            written = found.folder / "dump" / part.path
+            file = FileRead(
+                blocks=[written.read_bytes()],
+                source=part.path,
+                layout=layout,
+                commit_range=CommitRange(low=0, high=2**63),
+            )
+            columns = zip(*(values for _, _, _, values, _ in decoder.rows(file)), strict=True)
+            arrays = [
+                _in_parquet(column, texts, cloud=cloud) for column, texts in zip(layout.columns, columns, strict=True)
+            ]
+            written.unlink()
+            pq.write_table(
+                pa.table(arrays, [column.name for column in layout.columns]),
+                written.with_name(
+                    re.sub(r"\.(sql|csv)(\.\w+)?$", ".parquet" if cloud else ".zst.parquet", written.name)
+                ),
+                row_group_size=7,
+                compression="snappy" if cloud else "zstd",
+                store_schema=False,
+                store_decimal_as_integer=True,
+            )
+    for written in (found.folder / "dump").glob("*.sql.gz"):
+        written.with_suffix("").write_bytes(gzip.decompress(written.read_bytes()))
+        written.unlink()
+    kept = [word for name, value in dump.command if name == "--params" for word in (name, value)]
+    about = dump.about | {"command": ["dumpling", "--filetype", "parquet", "--zero-dates", "false", *kept]}
+    (folder / "about.json").write_text(json.dumps(about))
+    return Dump(folder)
+
+
 def canonical(column: TableColumn, value: Any) -> Any:
     """A value of the golden, or a wire text, in one form."""
     if value is None:
@@ -162,6 +246,10 @@ def canonical(column: TableColumn, value: Any) -> Any:
             number = struct.unpack("f", struct.pack("f", number))[0]
             number = float(f"{number:.5e}") if abs(number) >= _EXACT_FLOAT else number
         return number + 0.0
+    if column.type == "DECIMAL":
+        return Decimal(value)
+    if column.type in ("DATETIME", "TIMESTAMP") and "." in value:
+        return value.rstrip("0").rstrip(".")
     return value
 
 

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from storage_consumer.plan.loads import LoadPhase
 from tests.harness.corpora import FIXTURES, CorpusSource, available, chosen
-from tests.harness.dumps import Dump
+from tests.harness.dumps import Dump, as_parquet
+from tests.harness.dumps import available as exports
 from tests.harness.handover_history import History, journal_faults, of_history, recorded
 from tests.harness.handovers import Handover, begun
 from tests.harness.servers import DatabaseServer
@@ -58,6 +59,15 @@ def test_an_export_and_the_rest_of_the_bucket(source: CorpusSource, server: Data
     handover(source, server, tmp_path).goes_on()
     phases = server.query("SELECT DISTINCT phase FROM storage_consumer.table_load")
     assert phases == ((LoadPhase.DONE,),)
+
+
+@pytest.mark.parametrize("cloud", [False, True])
+def test_an_export_as_parquet(server: DatabaseServer, tmp_path: Path, *, cloud: bool) -> None:
+    """Values of all types are the source's on each server, as Dumpling and as TiDB Cloud write them."""
+    (recorded_types,) = chosen(available(FIXTURES), workloads=("types",), variants=("csv",), archs=("new",))
+    dumps = {dump.folder.name: dump for dump in exports(tmp_path) if dump.folder.parent.name == "types"}
+    export = as_parquet(dumps["csv-r20-F1KiB-gzip"], tmp_path / "parquet", cloud=cloud)
+    begun(export, recorded_types.open(tmp_path / "corpora"), server, tmp_path).goes_on()
 
 
 def test_a_program_that_ends_between_two_rounds_goes_on(

@@ -52,6 +52,8 @@ def test_what_a_name_says(path: str, kind: Kind, schema: str, table: str) -> Non
         ("a.b.0000000010002.csv.gz", 10002, 13, "gzip"),
         ("a.b.00007.sql.zst", 7, 5, "zstd"),
         ("a.b.csv.snappy", 0, 0, "snappy"),
+        ("a.b.000000000.parquet", 0, 9, ""),
+        ("a.b.0000000010002.zst.parquet", 10002, 13, ""),
     ],
 )
 def test_numbers_and_compression(path: str, number: int, width: int, compression: str) -> None:

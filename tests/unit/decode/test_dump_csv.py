@@ -53,7 +53,7 @@ def test_commit_range() -> None:
     tally = Tally()
     file = read(b'"x"\r\n2\r\n3\r\n"y"\r\n', layout("INT"), BARE, commit_range=CommitRange(low=1, high=3), tally=tally)
     assert [change[0] for change in ExportDecoder(BARE).rows(file)] == [2, 3]
-    assert tally == Tally(rows=4, duplicates=1, later=1, max_ts=4, next_ts=4)
+    assert tally == Tally(rows=4, duplicates=1, repeated_ts=1, later=1, max_ts=4, next_ts=4)
 
 
 @pytest.mark.parametrize(

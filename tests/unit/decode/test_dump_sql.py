@@ -56,7 +56,7 @@ def test_commit_range() -> None:
     tally = Tally()
     file = read(content.encode(), layout("INT"), SQL, commit_range=CommitRange(low=11, high=13), clock=10, tally=tally)
     assert [change[0] for change in ExportDecoder(SQL).rows(file)] == [2, 3]
-    assert tally == Tally(rows=4, duplicates=1, later=1, max_ts=14, next_ts=14)
+    assert tally == Tally(rows=4, duplicates=1, repeated_ts=11, later=1, max_ts=14, next_ts=14)
 
 
 @pytest.mark.parametrize(
