@@ -540,6 +540,8 @@ class TableVerification:
         )
         if rows > limit:
             why = f"{rows:,} of its rows differ, more than {limit:,} (--repair-limit)"
+        elif run.wishes.repair == "apply" and not run.wishes.tables and self._lacks_skipped():
+            why = "--skip-commit-ts left rows of it out, which would come back: name it by --table if they shall"
         if why:
             return replace(found, notes=(*found.notes, f"not mended: {why}"))
         mending = TableMending(
@@ -577,6 +579,11 @@ class TableVerification:
             notes=(*found.notes, note),
             heal="",
         )
+
+    def _lacks_skipped(self) -> bool:
+        """Return whether rows of the table were left out, or may have been."""
+        skipped = self.shared.state.progress.skipped()
+        return any(each.table == self.result.table and each.rows != 0 for each in skipped)
 
     # the cut
 

@@ -12,6 +12,7 @@ import pytest
 from storage_consumer.config.settings import ColumnSelector, Downstream, Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns
 from storage_consumer.errors import ConfigError, RowRefused
+from storage_consumer.model import SkippedRows, TableName
 from storage_consumer.operating.compared_source import NotComparable
 from storage_consumer.operating.mending import STILL_DIFFERS, TableMending
 from storage_consumer.rows.comparison import VerifyOutcome
@@ -92,6 +93,17 @@ def test_each_type(rig: VerifyRig) -> None:
     found = rig.one("kinds", repair="apply", wait=5.0)
     assert found.outcome is VerifyOutcome.EQUAL, found
     assert rig.one("kinds").outcome is VerifyOutcome.EQUAL
+
+
+def test_rows_that_were_left_out(rig: VerifyRig) -> None:
+    """What --skip-commit-ts left out of a table comes back only where the table is asked for by --table."""
+    _damage(rig)
+    with closing(rig.state()) as state:
+        state.progress.skip([SkippedRows(TableName(schema=SOURCE, table="t"), rig.now(), 3)])
+    found = rig.one("t", repair="apply", wait=5.0)
+    assert (found.outcome, found.different_rows) == (VerifyOutcome.DIFFERENT, 7)
+    assert "--skip-commit-ts left rows of it out" in found.notes[-1]
+    assert rig.one("t", repair="apply", wait=5.0, tables=f"{SOURCE}.t").outcome is VerifyOutcome.EQUAL
 
 
 def test_only_shown(rig: VerifyRig) -> None:
