@@ -82,7 +82,8 @@ def options() -> Iterator[str]:
     yield (
         f"`--flush-interval` is also the keyword `flush_interval` of `storage_consumer.Consumer`, the environment variable "
         f"`{ENVIRONMENT_PREFIX}FLUSH_INTERVAL`, and the key `flush-interval` of `[{OWN_TABLE}]` in the TOML file; so is every "
-        f"option, unless its entry names another key. The first of these wins: {PRECEDENCE}. Flags may have one dash or two. "
+        f"option, unless its entry names another key, or another table with the same key. It may also name a URI with a parameter "
+        f"of that name. The first of these wins: {PRECEDENCE}. Flags may have one dash or two. "
         "[Settings](../guide/settings.md) explains how options work together."
     )
     for group in GROUPS:
@@ -131,10 +132,10 @@ def _places(option: Option) -> Iterator[str]:
         yield "no TOML key"
     elif option.toml is not None:
         table, _, key = option.toml_key.rpartition(".")
-        yield f"TOML key `{key}` in `[{table}]`"
+        yield f"`[{table}]`" if key == option.name else f"TOML key `{key}` in `[{table}]`"
     if option.uri:
         end, parameter = option.uri
-        yield f"parameter `{parameter}` of the {end} URI"
+        yield f"{end} URI" if parameter == option.name else f"parameter `{parameter}` of the {end} URI"
 
 
 def _commands(option: Option) -> str:
