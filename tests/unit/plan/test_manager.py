@@ -114,56 +114,6 @@ def test_statement_in_its_place(driver: Driver) -> None:
     assert driver.go(30) == ["rows s/a (9, 20]", "ddl s/a@20", "rows s/a (20, 30]"]
 
 
-def test_a_statement_waits_for_its_own_tables_only(driver: Driver) -> None:
-    """A table that waits or is halted holds up what touches it, and nothing else (D9)."""
-    driver.show([alter("s/a", 20), alter("s/b", 20), rename("a", "c", 30)], [data_file("s/b", 5, 1)])
-    driver.manager.tables[key("s/b")].halt("broken", "row")
-    assert driver.go(50) == ["ddl s/a@20", "ddl s/c@30"]
-    assert driver.checkpoints() == {"s/a": 50, "s/b": 9, "s/c": 50}
-    assert driver.reached(50) == Checkpoints(lowest=9, running=50)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        rename("a", "c", 20),
-        definition("s/c", 20, "CREATE TABLE `c` LIKE `a`", CREATE),
-        definition("s/b", 20, "ALTER TABLE `s`.`b` EXCHANGE PARTITION `p` WITH TABLE `s`.`a`"),
-        definition("s", 20, "DROP DATABASE `s`", DROP_DATABASE),
-    ],
-    ids=["rename", "like", "exchange", "drop database"],
-)
-def test_a_halted_table_blocks_what_touches_it(driver: Driver, statement: TableDefinition) -> None:
-    """A statement that touches a halted table does not run, and no table passes it."""
-    driver.show([statement])
-    driver.manager.tables[key("s/a")].halt("broken", "row")
-    assert driver.go(50, is_stable=True) == []
-    others = {checkpoint for table_dir, checkpoint in driver.checkpoints().items() if table_dir != "s/a"}
-    assert others <= {20, 50}
-    assert driver.reached(50).running == 20
-    assert driver.checkpoints()["s/a"] == 9
-
-
-def test_database_statements_are_barriers(driver: Driver) -> None:
-    """All tables of the database stop at its statement, those of others do not; new tables come after it."""
-    driver.show([create("r/a", 6)])
-    driver.go(9)
-    driver.show(
-        [definition("s", 20, "DROP DATABASE `s`", DROP_DATABASE), definition("s", 21, "CREATE DATABASE `s`", 1)],
-        [data_file("s/a", 5, 1), data_file("r/a", 6, 1)],
-    )
-    driver.show([create("s/a", 22)], [data_file("s/a", 22, 1)])
-    assert driver.go(30) == [
-        "rows s/a (9, 20]",
-        "rows r/a (9, 30]",
-        "ddl s@20",
-        "ddl s@21",
-        "ddl s/a@22",
-        "rows s/a (22, 30]",
-    ]
-    assert {place(t) for t, table in driver.manager.tables.items() if table.status.dropped} == {"s/b"}
-
-
 def test_a_table_that_turns_up_by_a_data_file_alone(driver: Driver) -> None:
     """A DROP DATABASE that is on the line already waits for a table of which a data file came before its schema file."""
     driver.show([definition("s", 20, "DROP DATABASE `s`", 2)])
@@ -185,13 +135,6 @@ def test_rename_moves_both_names(driver: Driver) -> None:
     driver.show([create("s/a", 40)])
     driver.go(50)
     assert not any(table.status.dropped for table in driver.manager.tables.values())
-
-
-def test_rename_chain_of_one_version(driver: Driver) -> None:
-    """Renames of one version run so that names are free, after the rows of all their tables (D3)."""
-    driver.show([rename("a", "b", 20), rename("b", "c", 20)], [data_file("s/a", 5, 1), data_file("s/b", 5, 1)])
-    assert driver.go(30) == ["rows s/a (9, 20]", "rows s/b (9, 20]", "ddl s/c@20", "ddl s/b@20"]
-    assert {place(t) for t, table in driver.manager.tables.items() if table.status.dropped} == {"s/a"}
 
 
 def test_dropped_table(driver: Driver) -> None:

@@ -65,14 +65,6 @@ def test_what_alters_no_table_holds_up_no_rows() -> None:
     assert found.row_barriers == found.barriers == {key("s/t"): 20}
 
 
-@pytest.mark.parametrize(("checkpoint", "runs"), [(9, False), (10, True)])
-def test_arrival(checkpoint: int, runs: bool) -> None:  # noqa: FBT001 - a column of the table
-    """A statement runs once all its tables stand at its version."""
-    statements = [pending("s/a", 10, "s/b")]
-    assert bool(ready(statements, {"a": 10, "b": checkpoint}, 50)) is runs
-    assert bool(ready(statements, {"a": checkpoint, "b": 10}, 50)) is runs
-
-
 @pytest.mark.parametrize(
     ("storage", "is_stable", "runs"), [(9, True, False), (10, False, False), (10, True, True), (11, False, True)]
 )
@@ -81,46 +73,37 @@ def test_storage_checkpoint(storage: int, is_stable: bool, runs: bool) -> None: 
     assert bool(ready([pending("s/a", 10)], {"a": 10}, storage, is_stable=is_stable)) is runs
 
 
-def test_no_waiting_for_untouched_tables() -> None:
-    """A statement never waits for a table that it does not touch, however far back or still that one stands."""
-    assert ready([pending("s/a", 10), pending("s/b", 5)], {"a": 10, "b": 1}, 50) == [["s/a"]]
-    assert ready([pending("s/a", 10)], {"a": 10, "b": 1}, 50, b=True) == [["s/a"]]
+RUNS = {
+    "once all its tables stand at its version": ("a10+b", "a10 b10", "", ["a"]),
+    "not before its own": ("a10+b", "a9 b10", "", []),
+    "not before another one that it touches": ("a10+b", "a10 b9", "", []),
+    "whatever is behind and untouched": ("a10 b5", "a10 b1", "", ["a"]),
+    "whatever stands still and is untouched": ("a10", "a10 b1", "b", ["a"]),
+    "not if a table that it touches stands still": ("a10+b c10", "a10 b10 c10", "b", ["c"]),
+    "not before an earlier one of its tables": ("a10+b b20+c", "a10 b10 c20", "", ["a"]),
+    "nor if that cannot run": ("a10+b b20+c", "a9 b20 c20", "", []),
+    "in groups of one version, by version": ("c30 a20 b20", "a20 b20 c30", "", ["a b", "c"]),
+    "not while a table of the same statement is behind": ("b10+a c10+b d10+c x10", "a9 b10 c10 d10 x10", "", ["x"]),
+    "with all of its statement": ("b10+a c10+b d10+c x10", "a10 b10 c10 d10 x10", "", ["b c d x"]),
+    "not while the third table of two is behind": ("b10+a c10+a", "a9 b10 c10", "", []),
+    "nor while that of the first is": ("b10+a c10+a", "a10 b9 c10", "", []),
+    "nor while that of the second is": ("b10+a c10+a", "a10 b10 c9", "", []),
+    "once all three are there": ("b10+a c10+a", "a10 b10 c10", "", ["b c"]),
+}
+"""When a statement runs: statements with the tables that they touch besides their own, where the tables are, which stand still."""
 
 
-def test_still_tables() -> None:
-    """A table that stands still holds up what touches it."""
-    statements = [pending("s/a", 10, "s/b"), pending("s/c", 10)]
-    assert ready(statements, {"a": 10, "b": 10, "c": 10}, 50, b=True) == [["s/c"]]
-
-
-def test_earlier_statements_first() -> None:
-    """A statement waits for an earlier one that touches one of its tables, also for one that cannot run."""
-    statements = [pending("s/a", 10, "s/b"), pending("s/b", 20, "s/c")]
-    assert ready(statements, {"a": 10, "b": 10, "c": 20}, 50) == [["s/a"]]
-    assert ready(statements, {"a": 9, "b": 20, "c": 20}, 50) == []
-
-
-def test_groups() -> None:
-    """Statements come in groups of one version, by version."""
-    statements = [pending("s/c", 30), pending("s/a", 20), pending("s/b", 20)]
-    assert ready(statements, {"a": 20, "b": 20, "c": 30}, 50) == [["s/a", "s/b"], ["s/c"]]
-
-
-def test_one_statement_in_several_files() -> None:
-    """Of statements of one version that share a table none runs before all their tables have arrived."""
-    chain = [pending("s/b", 10, "s/a"), pending("s/c", 10, "s/b"), pending("s/d", 10, "s/c"), pending("s/x", 10)]
-    places = {"a": 9, "b": 10, "c": 10, "d": 10, "x": 10}
-    assert ready(chain, places, 50) == [["s/x"]]
-    assert ready(chain, places | {"a": 10}, 50) == [["s/b", "s/c", "s/d", "s/x"]]
-
-
-@pytest.mark.parametrize("behind", "abc")
-def test_statements_that_share_a_third_table(behind: str) -> None:
-    """Two of one version that touch a table which is neither's own wait for all three tables, in whatever order they come."""
-    statements = [pending("s/b", 10, "s/a"), pending("s/c", 10, "s/a")]
-    for some in (statements, statements[::-1]):
-        assert ready(some, dict.fromkeys("abc", 10) | {behind: 9}, 50) == []
-        assert ready(some, dict.fromkeys("abc", 10), 50) == [["s/b", "s/c"]]
+@pytest.mark.parametrize(("statements", "places", "still", "groups"), RUNS.values(), ids=RUNS)
+def test_what_runs(statements: str, places: str, still: str, groups: list[str]) -> None:
+    """A statement waits for the tables that it touches and for no others, whatever order statements of one version come in."""
+    made = [
+        pending(f"s/{own[0]}", int(own[1:]), *(f"s/{each}" for each in others))
+        for own, *others in (statement.split("+") for statement in statements.split())
+    ]
+    checkpoints = {place[0]: int(place[1:]) for place in places.split()}
+    for some in (made, made[::-1]):
+        found = ready(some, checkpoints, 50, **dict.fromkeys(still, True))
+        assert [" ".join(name.removeprefix("s/") for name in group) for group in found] == groups
 
 
 def test_a_table_that_begins_later() -> None:
