@@ -135,7 +135,11 @@ def _places(option: Option) -> Iterator[str]:
         yield f"`[{table}]`" if key == option.name else f"TOML key `{key}` in `[{table}]`"
     if option.uri:
         end, parameter = option.uri
-        yield f"{end} URI" if parameter == option.name else f"parameter `{parameter}` of the {end} URI"
+        yield (
+            f"{end} URI"
+            if parameter == option.name
+            else f"parameter `{parameter}` of the {end} URI"
+        )
 
 
 def _commands(option: Option) -> str:
