@@ -41,13 +41,12 @@ def retried(watch: Watch, page: str, code: int) -> None:
     watch.running.wait_for("retry", what="round")
     wait_until(f"status {code}", lambda: watch.status().code == code)
     status = watch.status()
-    on_page = watch.page(status.text.partition(":")[0])
+    watch.page_says(status.text, status.text.partition(":")[0])
     watch.book.shows(
         page,
         {
             "status": watch.said(status),
             "metrics": watch.metrics(),
-            "page": on_page,
             "log": watch.log("retry", what="round"),
             "alerts": watch.alerts(),
         },
@@ -58,7 +57,7 @@ def over(watch: Watch, page: str) -> None:
     """Wait until the program goes on by itself, and show the status."""
     assert watch.running is not None
     watch.running.wait_for("round_finished", checkpoint=watch.feed.marks[-1])
-    watch.book.shows(page, {"cure": watch.said(watch.settled())})
+    watch.book.shows(page, {"cure": watch.healed(watch.settled())})
 
 
 def test_read_only_target(mariadb: DatabaseServer, book: Book, tmp_path: Path) -> None:

@@ -43,14 +43,13 @@ def halted(watch: Watch, page: str, table: str) -> list[str]:
     assert watch.running is not None
     watch.running.wait_for("table_halted", table=table)
     wait_until("a halted table in the status", lambda: watch.status().code == 4)
-    on_page = watch.page(f"halted {table}")
     status = watch.settled()
+    watch.page_says(status.text, f"halted {table}")
     watch.book.shows(
         page,
         {
             "status": watch.said(status),
             "metrics": watch.metrics(),
-            "page": on_page,
             "log": watch.log("table_halted", table=table),
             "alerts": watch.alerts(),
         },
@@ -66,7 +65,7 @@ def cured(watch: Watch, page: str, *commands: str, sql: str = "") -> None:
         assert done.code == 0, done
         said.append(watch.said(done))
     wait_until("a healthy feed", watch.is_healthy)
-    said.append(watch.said(watch.status()).partition("\n  ")[0] + "\nexit code 0\n")
+    said.append(watch.healed(watch.status()))
     watch.book.shows(page, {"cure": "\n".join(said)})
 
 
@@ -174,8 +173,9 @@ HALTS = (
 def test_halts_by_kind(watch: Watch, mariadb: DatabaseServer) -> None:
     """What status, metrics, page, log and alerts say of each is on its page, and a command that the status names cures it."""
     watch.begin()
-    healthy = {"status": watch.said(watch.settled()), "page": watch.page("healthy"), "alerts": watch.alerts()}
-    watch.book.shows("healthy", healthy)
+    healthy = watch.settled()
+    watch.page_says(healthy.text, "healthy")
+    watch.book.shows("healthy", {"status": watch.said(healthy), "alerts": watch.alerts()})
     for make in HALTS:
         watch.begin()
         make(watch, mariadb)
@@ -198,13 +198,12 @@ def paused_table(watch: Watch) -> None:
     watch.feed.rows("shop.orders", 2, '2,"two"')
     checkpoint = watch.feed.advance()
     watch.running.wait_for("round_finished", paused=["shop.orders"], checkpoint_running=checkpoint)
-    on_page = watch.page("paused shop.orders")
     status = watch.settled()
+    watch.page_says(status.text, "paused shop.orders")
     seen = {
         "cause": watch.said(pause),
         "status": watch.said(status),
         "metrics": watch.metrics(),
-        "page": on_page,
         "log": watch.log("decision_obeyed", table="shop.orders"),
         "alerts": watch.alerts(),
     }
@@ -225,12 +224,11 @@ def waiting_statement(watch: Watch, mariadb: DatabaseServer) -> None:
         watch.feed.ddl("shop.items", "ALTER TABLE `items` ADD COLUMN `note` VARCHAR(20)", ADD_COLUMN, WIDER)
         watch.feed.advance()
         watch.running.wait_for("ddl_waits", table="shop.items")
-        on_page = watch.page("waiting shop.items", "KILL", "started")
         text = watch.once(lambda: watch.status().text, "waits for locks", "started for")
+        watch.page_says(text, "waiting shop.items", "KILL", "started")
         seen = {
             "status": watch.said(Ended(typed=watch.status_line(), code=0, text=text)),
             "metrics": watch.once(watch.metrics, 'reason="lock"'),
-            "page": on_page,
             "log": watch.log("ddl_waits", table="shop.items"),
             "alerts": watch.alerts(),
         }
@@ -238,7 +236,7 @@ def waiting_statement(watch: Watch, mariadb: DatabaseServer) -> None:
         (kill,) = steps(text)
         mariadb.query(kill)
         wait_until("an end of the wait", lambda: "waiting" not in watch.status().text)
-    watch.book.shows("ddl-waits", {"cure": watch.normal(f"mysql> {kill}") + "\n" + watch.said(watch.settled())})
+    watch.book.shows("ddl-waits", {"cure": watch.normal(f"mysql> {kill}") + "\n" + watch.healed(watch.settled())})
 
 
 def taken_name(watch: Watch, folder: Path) -> None:
@@ -287,4 +285,4 @@ def test_behind(mariadb: DatabaseServer, book: Book, tmp_path: Path) -> None:
         )
         mariadb.query("DROP TRIGGER shop.slow")
         wait_until("an end of the backlog", lambda: watch.status(*limit).code == 0)
-        watch.book.shows("behind", {"cure": watch.said(watch.status(*limit)).partition("\n  ")[0] + "\nexit code 0\n"})
+        watch.book.shows("behind", {"cure": watch.healed(watch.status(*limit))})

@@ -37,6 +37,9 @@ _TELLING = (
 _AGES = ("lag_seconds", "running_lag_seconds", "retrying_seconds", "statement_seconds")
 """Those that grow by a second per second while a situation lasts."""
 _SAMPLE = re.compile(r"^storage_consumer_(\w+?)(\{.*\})? (\S+)$")
+_PLACE = re.compile(r"(at \d|started |failed |(halted|paused|waiting|running) \S+$)")
+_TITLES = ("Stopped", "Waiting", "Statements that are not done")
+"""Of the page's sections, and lines of it that are put together otherwise than those of the status."""
 _KEPT = (
     "time",
     "level",
@@ -176,6 +179,12 @@ class Watch:
         ]
         return self.normal("\n".join([f"$ {ended.typed}", *lines])) + f"exit code {ended.code}\n"
 
+    def healed(self, ended: Ended) -> str:
+        """The first line of a status, as the pages have it, of which the rest says that all tables run and nothing is left."""
+        assert re.search(r"\n  tables +[\d,]+ running\n", ended.text), ended
+        assert "pending" not in ended.text or "  pending     0 files, 0 B" in ended.text, ended
+        return self.said(ended).partition("\n  ")[0] + f"\nexit code {ended.code}\n"
+
     def said(self, ended: Ended) -> str:
         """A command with what it said, as the pages have it."""
         return self.normal(f"$ {ended.typed}\n{ended.text.rstrip()}") + f"exit code {ended.code}\n"
@@ -210,8 +219,23 @@ class Watch:
         wait_until(f"{needed} in what was seen", has_them)
         return found[0]
 
+    def page_says(self, status: str, *needed: str) -> None:
+        """Fail unless the page, once it has these words, says what the status says, with the same commands in their order."""
+        told = self.normal(status)
+        lines = [" ".join(self.normal(line).split()) for line in self._page(*needed)]
+        said, word = " ".join(told.split()), lines[0].partition(" ")[2]
+        assert f"{word}:" in said, (lines, told)
+        for line in lines[1:]:
+            words = re.sub(r"(\d-\d\d) (\d\d:)", r"\1T\2", line).split()
+            is_place = _PLACE.match(line) and all(each.rstrip(",") in said for each in words)
+            assert line in said or line in _TITLES or is_place, (line, told)
+        assert [line for line in lines if line in steps(told)] == steps(told), (lines, told)
+
     def page(self, *needed: str) -> str:
         """The page's headline, and what it shows of tables and statements; once it has these words."""
+        return self.normal("\n".join(self._page(*needed)))
+
+    def _page(self, *needed: str) -> list[str]:
         found: list[str] = []
 
         def has_them() -> bool:
@@ -219,7 +243,7 @@ class Watch:
             return all(any(word in line for line in found) for word in needed)
 
         wait_until(f"{needed} on the page, which has {found}", has_them)
-        return self.normal("\n".join(found))
+        return found
 
     def log(self, name: str, **fields: object) -> str:
         """The newest line of the log of that name, with these values."""
