@@ -378,6 +378,8 @@ class Feed:
         self.protocol = upstream.protocol
         """That of the data files."""
         self.contents = Contents(storage, upstream, clock, Filter(rules, only=only))
+        self.reached = (0, 0)
+        """The commit-ts up to which `following` has given all rows, and all statements."""
 
     def events(
         self, low: int, high: int | None = None, wanted: Wanted = lambda _: True
@@ -428,17 +430,20 @@ class Feed:
         wait: Callable[[], bool],
         wanted: Wanted = lambda _: True,
         *,
+        statements: int | None = None,
         patience: float = 0.0,
         retry_limit: float = 0.0,
     ) -> Iterator[Event | None]:
         """Yield what committed after `low` (exclusive) once complete, and None if nothing is new.
 
-        `wait` is called then, and returns whether to go on. `patience`: seconds to wait for a file
+        `wait` is called then, and returns whether to go on. `statements`: the same as `low` for
+        statements, where they were given up to another commit-ts; see `reached`. `patience`: seconds to wait for a file
         that is missing. `retry_limit`: seconds to try again while a storage does not answer that
         did so before; a warning of `contents` tells of it. Raises what `events` does, and
         `NotReplicable` for a statement that comes after what followed it was given.
         """
-        rows = statements = low
+        rows = low
+        statements = low if statements is None else statements
         missing, silent = Patience(self._clock, patience), Patience(self._clock, retry_limit)
         while True:
             window = self._next(rows, statements, missing, silent)
@@ -449,6 +454,7 @@ class Feed:
             if window is not None:
                 rows, statements = window.high, max(statements, self.contents.checkpoint - 1)
                 self.contents.given = statements
+                self.reached = rows, statements
             yield None
             if not wait():
                 return
