@@ -52,11 +52,15 @@ class Entry(NamedTuple):
         """The text of a statement, else empty."""
         return "" if self.statement is None else self.statement.definition.query
 
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Its rows, or its statement."""
+        return self.changes if self.statement is None else (self.statement,)
+
     def as_flat(self) -> list[str]:
         """Return canal's flat messages, one for each row, as JSON; none for borders."""
         line = flat_messages(self.protocol, time.time)
-        events: tuple[Event, ...] = self.changes if self.statement is None else (self.statement,)
-        return [line(event) for event in events]
+        return [line(event) for event in self.events]
 
     @property
     def size(self) -> int:
@@ -207,7 +211,7 @@ def merged(sources: Sequence[Iterator[Placed]]) -> Iterator[Placed]:
                 heads[at] = next(sources[at], (None, None))
                 if heads[at] == (None, None):
                     return
-            if not there:
+            if all(entry is None for entry, _ in heads):
                 yield None, min(place for _, place in heads if place is not None)
             continue
         # Another feed may have a commit of the same commit-ts, which is to come yet.
