@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from storage_consumer.errors import LeaseLost
 from storage_consumer.subscribe.cursors import Cursor, Cursors
 from storage_consumer.subscribe.entries import Entry, Placed
 from storage_consumer.subscribe.marks import BatchRefused, Marks, Position
@@ -19,6 +20,7 @@ _NUMBERS = 1000
 """Numbers of batches that are stored ahead as given: a start after a kill leaves some out."""
 _LOOK = 0.5
 """Seconds between looks at whether somebody still waits."""
+_ENDING = 1.0
 _IDLE = 5.0
 """Seconds between stored positions of a client for which nothing comes."""
 Pack = Callable[[Entry], tuple[T, int]]
@@ -105,7 +107,7 @@ class Client(Generic[T]):
         At most `size` entries. `timeout`: None for what is there, 0 until there are `size`, or
         seconds to wait for them. `gone`: whether nobody waits any more; it is asked now and then.
 
-        Raises what reading raised, once all before was given.
+        Raises what reading raised, once all before was given, and `LeaseLost` once it is closed.
         """
         deadline = time.monotonic() + timeout if timeout else None
         with self._changed:
@@ -113,6 +115,8 @@ class Client(Generic[T]):
                 self._changed.wait(_LOOK)
                 if gone():
                     return -1, []
+            if self._ends.is_set():
+                raise LeaseLost(f"destination {self._who[0]} is not served here any more")
             found = self._next(size)
             if not found:
                 if self._fault is not None:
@@ -173,7 +177,8 @@ class Client(Generic[T]):
         self._ends.set()
         with self._changed:
             self._changed.notify_all()
-        self._thread.join()
+        # It may be amid a file that nobody wants anything of.
+        self._thread.join(_ENDING)
 
     # below the lock
 

@@ -33,6 +33,7 @@ from sqlalchemy.schema import CreateSchema, CreateTable
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.load import load_target
+from storage_consumer.driver.lease import process_is_gone
 from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError, TargetUnavailable
 from storage_consumer.subscribe.marks import Position
 from storage_consumer.target.connection import connect
@@ -126,7 +127,8 @@ class Cursors:
             row = connection.execute(
                 select(lease, self._now.label("now")).where(mine).with_for_update()
             ).one()
-            if row.holder not in ("", holder) and row.expires_at > float(row.now):
+            is_free = row.holder in ("", holder) or process_is_gone(row.holder)
+            if not is_free and row.expires_at > float(row.now):
                 return f"{row.holder} ({row.address})" if row.address else str(row.holder)
             # Also higher than in a backup of this table that is put back.
             epoch = max(row.epoch + 1, int(float(row.now) * 1e6))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 import tomllib
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +16,7 @@ from storage_consumer.bucket.storage import Storage
 from storage_consumer.changes.reading import Feed
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
+from storage_consumer.driver.lease import identity
 from storage_consumer.errors import ConfigError, LeaseHeld, StorageConsumerError
 from storage_consumer.session import Session
 from storage_consumer.subscribe.client import Client, Limits, Pack, T
@@ -175,7 +174,7 @@ class House(Generic[T]):
         `address`: where clients reach this process.
         """
         self._cursors, self._wanted, self._packing = cursors, wanted, packing
-        self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._holder = identity(time.time())
         self._address = address
         self._doors = dict[str, Destination[T]]()
         self._others = dict[str, str]()

@@ -209,8 +209,8 @@ def merged(sources: Sequence[Iterator[Placed]]) -> Iterator[Placed]:
         if late:
             for at in late:
                 heads[at] = next(sources[at], (None, None))
-                if heads[at] == (None, None):
-                    return
+            if (None, None) in heads:
+                return
             if all(entry is None for entry, _ in heads):
                 yield None, min(place for _, place in heads if place is not None)
             continue
