@@ -9,6 +9,7 @@
 # STORAGE_CONSUMER_DUMPS     a folder of unpacked exports, likewise
 # STORAGE_CONSUMER_SERVERS   where the tests' MySQL, newer MariaDB and S3 servers are kept (default: below ~/.cache/storage-consumer)
 # STORAGE_CONSUMER_PROMETHEUS   where promtool is kept, if there is none on the PATH (likewise)
+# STORAGE_CONSUMER_CANAL   where canal's clients are kept (likewise)
 # STORAGE_CONSUMER_AZURITE   where Azurite, the emulator of Azure, is kept (likewise)
 set -euo pipefail
 
@@ -17,8 +18,10 @@ started=$SECONDS
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/conf/setup.sh"
 export STORAGE_CONSUMER_SERVERS=${STORAGE_CONSUMER_SERVERS:-$cache/servers}
 export STORAGE_CONSUMER_AZURITE=${STORAGE_CONSUMER_AZURITE:-$cache/azurite}
+export STORAGE_CONSUMER_CANAL=${STORAGE_CONSUMER_CANAL:-$cache/canal}
 export STORAGE_CONSUMER_PROMETHEUS=${STORAGE_CONSUMER_PROMETHEUS:-$cache/prometheus}
 azurite=3.29.0
+canal='client 1.1.8, canal-python 0.4'
 packages=mysql-server-core,libaio1t64,liburing2,radosgw
 
 # Debian mirrors that this machine's package lists come from; then, as an empty line, the one that debootstrap knows itself.
@@ -92,6 +95,35 @@ install_azurite() {
   fail "Azurite could not be installed, and the tests need it (the whole log: $log)"
 }
 
+# Canal's Java client with all that it needs, and canal-python in an environment of its own, since it needs an old protobuf.
+unpack_canal() {
+  local folder=$1 artifact
+  rm -rf "$folder" && mkdir -p "$folder" &&
+    {
+      echo '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+      echo '<groupId>tests</groupId><artifactId>canal</artifactId><version>1</version><dependencies>'
+      for artifact in canal.client canal.protocol; do
+        echo "<dependency><groupId>com.alibaba.otter</groupId><artifactId>$artifact</artifactId><version>1.1.8</version></dependency>"
+      done
+      echo '</dependencies></project>'
+    } >"$folder/pom.xml" &&
+    mvn --batch-mode --quiet --file "$folder/pom.xml" dependency:copy-dependencies -DoutputDirectory="$folder/jars" &&
+    "$venv/bin/python" -m venv "$folder/python" &&
+    "$folder/python/bin/python" -m pip install --quiet --disable-pip-version-check 'canal-python==0.4' 'protobuf<3.21' &&
+    echo "$canal" >"$folder/ready"
+}
+
+install_canal() {
+  local folder=$STORAGE_CONSUMER_CANAL log=$cache/canal.log
+  if [ "$(cat "$folder/ready" 2>/dev/null)" = "$canal" ]; then return; fi
+  has javac || apt_install default-jdk-headless # the tests compile a client
+  has mvn || apt_install maven
+  say "unpacking canal's clients for the tests into $folder"
+  if unpack_canal "$folder" >"$log" 2>&1; then return; fi
+  tail -n 20 "$log" >&2 || true
+  fail "canal's clients could not be installed, and the tests need them (the whole log: $log)"
+}
+
 # The package is unpacked, not installed: it would bring a service that starts with the machine.
 unpack_prometheus() {
   local folder=$1
@@ -148,6 +180,7 @@ if [ "$tier" != quick ]; then
   has systemd-analyze || apt_install systemd # reads the units of conf/systemd; none of it is started
   install_servers
   install_azurite
+  install_canal
   install_prometheus
 fi
 say "set up in $((SECONDS - started)) s"

@@ -19,7 +19,7 @@ from typing import Any
 
 from storage_consumer import telemetry
 from storage_consumer.cli.screen import complain
-from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS
+from storage_consumer.cli.verbs import LOGGING, PROGRAM, VERBS
 from storage_consumer.clock import some_of
 from storage_consumer.config.sources import LogWish, log_wish
 from storage_consumer.errors import (
@@ -146,6 +146,14 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
         ),
         MISCONFIGURED: Ending(
             "the arguments are wrong, a setting is missing, or the window ends beyond the bucket's checkpoint",
+            _ARGUMENTS,
+        ),
+    },
+    "serve": {
+        DONE: Ending("ended by a signal", ""),
+        FAILED: Ending("the database of --meta-uri did not answer at the start", _NO_ANSWER),
+        MISCONFIGURED: Ending(
+            "the arguments are wrong, or the address cannot be listened on; a wrong file of a destination does not end it",
             _ARGUMENTS,
         ),
     },
@@ -320,11 +328,11 @@ _NAMED = 10
 def log_of(verb: str, options: Mapping[str, object]) -> LogWish:
     """Return where a command's log goes; `options`: its flags as far as known, right or wrong.
 
-    `run` has a log in any case. Of the other commands only an error goes there, and only into a
-    file.
+    `run` and `serve` have a log in any case. Of the other commands only an error goes there, and
+    only into a file.
     """
     found = log_wish(options, os.environ)
-    return found if verb == RUN or found.file else LogWish(level=found.level)
+    return found if verb in LOGGING or found.file else LogWish(level=found.level)
 
 
 def print_error(text: str) -> None:

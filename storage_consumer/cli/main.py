@@ -15,7 +15,7 @@ from storage_consumer import __version__, telemetry
 from storage_consumer.cli import arguments, endings, screen
 from storage_consumer.cli.endings import ExitCode, answered
 from storage_consumer.cli.progress_bar import shown
-from storage_consumer.cli.verbs import RUN
+from storage_consumer.cli.verbs import LOGGING, RUN
 from storage_consumer.clock import Stop, SystemClock
 from storage_consumer.config.commands import run_command
 from storage_consumer.config.load import Loaded, load
@@ -128,7 +128,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     screen.use_color(arguments.said(given, "color").get("color", ""))
     try:
         verb, parsed = arguments.parse(given)
-        # Commands that show something print it; only `run` writes a log.
         if verb != RUN:
             return _answered(verb, parsed)
         options = with_files_read(parsed, os.environ)
@@ -168,6 +167,9 @@ def _answered(verb: str, options: Mapping[str, object]) -> int:
     """Print what a command answers, or its error, and return its exit code."""
     wish = endings.log_of(verb, options)
     try:
+        if verb in LOGGING:
+            telemetry.configure(level=wish.level, file=wish.file, style=wish.style)
+            endings.watch_threads()
         answer = answered(verb, options, os.environ)
         is_document = "json" in options
         # A document was redacted text by text when it was made, so that it stays one.

@@ -34,7 +34,9 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.rows.compared_layout import Key
 
 PROGRAM = "storage-consumer"
-RUN = "run"
+RUN, SERVE = "run", "serve"
+LOGGING = frozenset((RUN, SERVE))
+"""Commands that go on until a signal, and write a log; the others print what they answer."""
 
 
 def verb_named(name: str) -> Verb:
@@ -68,6 +70,26 @@ class ChangesFlags(FlagsOfAll):
     follow: bool = switch("Go on with what becomes complete, every flush-interval, until Ctrl-C.")
     format: str | None = flag(
         "How each change is printed: json without it.", "json|sql|undo-sql|flat|debezium"
+    )
+
+
+class ServeFlags(FlagsOfAll):
+    """What `serve` takes."""
+
+    meta_uri: str | None = flag(
+        "Where the positions of clients are kept: mysql://user@host:3306/, also mariadb:// and tidb://, or sqlite:////folder/file.db for one machine. "
+        "Its password comes from STORAGE_CONSUMER_DOWNSTREAM_PASSWORD if not from here.",
+        "URI",
+    )
+    listen: str | None = flag(
+        "Address and port for clients; 127.0.0.1:11111 if left out. Beyond this machine only destinations with users are served.",
+        "HOST:PORT",
+        parsers.listen_address,
+    )
+    destinations: str | None = flag(
+        "Folder of destinations, one TOML file each, NAME.toml. Files that come, change or go are noticed.",
+        "DIR",
+        parsers.named_path,
     )
 
 
@@ -370,6 +392,24 @@ first; flat, canal's FlatMessages; debezium, Debezium's envelopes. A window need
             "filter", "skip-commit-ts", "flush-interval", "gap-timeout", "retry-limit"
         ),
         module="changes_command",
+    ),
+    Verb(
+        name=SERVE,
+        usage="--destinations DIR --meta-uri URI [--upstream-uri URI] [--listen HOST:PORT] [option …]",
+        summary="give changes to canal's clients: get, ack, rollback",
+        description="""\
+Serves the changes of buckets by canal's TCP protocol, so that clients of canal work unchanged: whole commits, in commit order, up to the
+bucket's checkpoint. A client continues after what it acknowledged. It needs neither Spark nor a target. What a destination's
+file leaves open, such as its bucket, is taken from here. A second server on the same positions stands by.""",
+        examples=(
+            "serve --upstream-uri s3://bucket/prefix --meta-uri mysql://app@db:3306/ --destinations /etc/storage-consumer/destinations",
+            "serve --listen 127.0.0.1:11111 --meta-uri sqlite:////var/lib/storage-consumer/positions.db --destinations conf.d",
+        ),
+        takes=ServeFlags,
+        options=of_the_bucket(
+            "filter", "skip-commit-ts", "flush-interval", "gap-timeout", "log-level"
+        ),
+        module="serve_command",
     ),
     Verb(
         name="status",

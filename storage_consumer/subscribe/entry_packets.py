@@ -1,14 +1,9 @@
-"""Entries as canal's protobuf has them: begin and end of a commit, rows with columns, statements.
-
-Rows that follow one another in a commit, of one table and operation, come in one entry, as the rows
-of one event of a binlog do.
-"""
+"""Entries as canal's protobuf has them: begin and end of a commit, rows with columns, statements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import groupby
 from typing import Any
 
 from storage_consumer.changes.rendering import (
@@ -21,8 +16,9 @@ from storage_consumer.changes.rendering import (
 from storage_consumer.changes.window import Change, FeedStatement, Structure
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.kernels.arrays import INSERT, UPDATE
-from storage_consumer.model import TableColumn, TableDefinition, physical_ms
+from storage_consumer.model import TableColumn, TableDefinition, TableName, physical_ms
 from storage_consumer.sql.parse import parsed
+from storage_consumer.subscribe.entries import Entry
 from storage_consumer.subscribe.wire import MESSAGES
 
 FILE = "ticdc"
@@ -141,53 +137,49 @@ class _Cells:
 
 
 class EntryPackets:
-    """Turns the events of commits into entries of canal's protocol, serialized."""
+    """Turns a client's entries into those of canal's protocol, serialized."""
 
-    def __init__(self, protocol: Protocol) -> None:
-        """Take wire texts as the protocol of the bucket gives them."""
-        self._cells: Callable[[Structure], _Cells] = lru_cache(maxsize=256)(
-            lambda structure: _Cells(structure, protocol)
-        )
+    def __init__(self) -> None:
+        """Know no columns yet."""
+        self._cells = lru_cache(maxsize=256)(_Cells)
 
-    def rows(self, changes: Iterable[Change]) -> list[bytes]:
-        """Return the entries of some changes of one commit."""
-        entries = []
-        for (structure, kind), group in groupby(
-            changes, key=lambda each: (each.structure, _OPERATIONS.get(each.operation, _DELETE))
-        ):
-            cells, found = self._cells(structure), list(group)
-            body = MESSAGES["RowChange"](
-                tableId=structure.version,
-                eventType=kind,
-                isDdl=False,
-                rowDatas=[cells.row(each) for each in found],
-            )
-            table = structure.table
-            head = {"schemaName": table.schema, "tableName": table.table, "eventType": kind}
-            count = MESSAGES["Pair"](key="rowsCount", value=str(len(found)))
-            entries.append(_entry(_ROWS, found[0].commit_ts, body, props=[count], **head))
-        return entries
+    def __call__(self, entry: Entry) -> tuple[bytes, int]:
+        """Return an entry as it is sent, and its bytes."""
+        found = self._packed(entry)
+        return found, len(found)
 
-    @staticmethod
-    def statement(event: FeedStatement) -> bytes:
-        """Return the entry of a statement."""
-        name, kind = event.definition.name, statement_type(event.definition)
-        body = MESSAGES["RowChange"](
-            eventType=kind,
-            isDdl=True,
-            sql=_bytes(event.definition.query).decode(),
-            ddlSchemaName=name.schema,
-        )
-        head = {"schemaName": name.schema, "tableName": name.table, "eventType": kind}
-        return _entry(_ROWS, event.commit_ts, body, **head)
-
-    @staticmethod
-    def border(commit_ts: int, *, is_end: bool) -> bytes:
-        """Return the entry that begins or ends a commit."""
+    def _packed(self, entry: Entry) -> bytes:
+        if entry.changes:
+            return _rows(entry.changes, self._cells(entry.changes[0].structure, entry.protocol))
+        if entry.statement is not None:
+            return _statement(entry.statement)
+        is_end = entry.kind == "end"
         body = MESSAGES["TransactionEnd" if is_end else "TransactionBegin"](
-            transactionId=str(commit_ts)
+            transactionId=str(entry.commit_ts)
         )
-        return _entry(_END if is_end else _BEGIN, commit_ts, body, schemaName="", tableName="")
+        kind = _END if is_end else _BEGIN
+        return _entry(kind, entry.commit_ts, body, schemaName="", tableName="")
+
+
+def _rows(changes: Sequence[Change], cells: _Cells) -> bytes:
+    kind, structure = _OPERATIONS.get(changes[0].operation, _DELETE), changes[0].structure
+    rows = map(cells.row, changes)
+    body = MESSAGES["RowChange"](
+        tableId=structure.version, eventType=kind, isDdl=False, rowDatas=rows
+    )
+    count = MESSAGES["Pair"](key="rowsCount", value=str(len(changes)))
+    return _entry(_ROWS, changes[0].commit_ts, body, props=[count], **_head(structure.table, kind))
+
+
+def _statement(event: FeedStatement) -> bytes:
+    name, kind = event.definition.name, statement_type(event.definition)
+    sql = _bytes(event.definition.query).decode()
+    body = MESSAGES["RowChange"](eventType=kind, isDdl=True, sql=sql, ddlSchemaName=name.schema)
+    return _entry(_ROWS, event.commit_ts, body, **_head(name, kind))
+
+
+def _head(name: TableName, kind: int) -> dict[str, object]:
+    return {"schemaName": name.schema, "tableName": name.table, "eventType": kind}
 
 
 def _entry(kind: int, commit_ts: int, body: Any, **head: object) -> bytes:

@@ -54,11 +54,10 @@ class House(Protocol):
 class SubscribeServer:
     """Listens, and lets clients in."""
 
-    def __init__(self, address: tuple[str, int], house: House) -> None:
-        """Listen on an address.
+    _house: House
 
-        Raises `ConfigError` if it cannot listen there.
-        """
+    def __init__(self, address: tuple[str, int]) -> None:
+        """Listen on an address; raise `ConfigError` if that cannot be done."""
         try:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
             self._listener = socket.create_server(address, family=family, backlog=_BACKLOG)
@@ -66,24 +65,25 @@ class SubscribeServer:
             raise ConfigError(
                 f"--listen {address[0]}:{address[1]}: {fault.strerror or fault}; give an address of this machine and a free port"
             ) from fault
-        self._house = house
         self._guests: set[Conversation] = set()
         self._taken: dict[Identity, Conversation] = {}
         self._changed = threading.Condition()
         self._is_local = ipaddress.ip_address(self._listener.getsockname()[0]).is_loopback
 
     @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return int(self._listener.getsockname()[1])
+    def address(self) -> str:
+        """Where it listens: host and port."""
+        host, port = self._listener.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def clients(self) -> Mapping[Identity, str]:
         """Return who is connected, with the addresses."""
         with self._changed:
             return {place: who.peer for place, who in self._taken.items()}
 
-    def serve(self, stop: StopSignal) -> None:
+    def serve(self, house: House, stop: StopSignal) -> None:
         """Let clients in until `stop` is requested; then end all conversations."""
+        self._house = house
         self._listener.settimeout(_LOOK_UP)
         threads = list[threading.Thread]()
         while not stop.requested.is_set():

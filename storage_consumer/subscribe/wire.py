@@ -14,8 +14,15 @@ import time
 from enum import IntEnum
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from storage_consumer.errors import ConfigError
+
+try:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf.message import DecodeError
+except ModuleNotFoundError:
+    raise ConfigError(
+        "canal's protocol needs protobuf: pip install 'storage-consumer[subscribe]'"
+    ) from None
 
 VERSION = 1
 """That of the protocol."""

@@ -73,7 +73,7 @@ def test_a_recorded_conversation_is_the_same(conversation: tuple[str, list[Recor
     users = {"canal": "canal"} if client.startswith("java") else {}
     house = NamedHouse({"shop": NamedDoor(lambda: place, users)})
     recorded_seed = seed = b""
-    with serving(house) as server, CanalClient(server.port) as ours:
+    with serving(house) as server, CanalClient(server.address) as ours:
         for each in packets:
             packet = MESSAGES["Packet"].FromString(each.data)
             if each.from_client:
@@ -107,7 +107,7 @@ def test_passwords(server: SubscribeServer) -> None:
         ("", "", False),
         ("reader", "x", False),
     ):
-        with CanalClient(server.port) as client:
+        with CanalClient(server.address) as client:
             assert not client.come_in(user, password).error_code
             assert client.subscribe("guarded").error_code == (0 if is_in else 400)
             assert not client.subscribe("open").error_code
@@ -124,11 +124,11 @@ def test_a_stored_password(server: SubscribeServer) -> None:
         }
     )
     with serving(house) as found:
-        with CanalClient(found.port) as client:
+        with CanalClient(found.address) as client:
             assert not client.come_in("canal", "canal").error_code
             assert not client.subscribe("guarded").error_code
         for user, password in (("canal", "wrong"), ("nobody", "canal"), ("", ""), ("other", "canal")):
-            with CanalClient(found.port) as client:
+            with CanalClient(found.address) as client:
                 answer = client.come_in(user, password)
                 assert (answer.error_code, answer.error_message) == (400, f"auth failed for user:{user}")
                 assert client.read() == b""
@@ -163,7 +163,7 @@ def test_wrong_requests(
     server: SubscribeServer, kind: Kind, message: str, fields: dict[str, object], code: int, text: str
 ) -> None:
     """A wrong request is answered with canal's code and a reason, and the conversation goes on."""
-    with CanalClient(server.port) as client:
+    with CanalClient(server.address) as client:
         client.come_in()
         client.say(kind, message, **fields)
         answer = client.hear("Ack")
@@ -175,7 +175,7 @@ def test_wrong_requests(
 
 def test_who_is_silent(server: SubscribeServer) -> None:
     """Neither an ack nor a rollback is answered, also not one before a subscription or one after an empty get; a heartbeat is."""
-    with CanalClient(server.port) as client:
+    with CanalClient(server.address) as client:
         client.come_in()
         place = {"destination": "open", "client_id": "1001"}
         client.say(Kind.CLIENTROLLBACK, "Decision", **place)
@@ -190,8 +190,8 @@ def test_who_is_silent(server: SubscribeServer) -> None:
 
 def test_a_second_client_of_a_number_waits(server: SubscribeServer) -> None:
     """It gets in when the first one has gone, also one that asks a second time; others do not wait."""
-    with CanalClient(server.port) as second:
-        with CanalClient(server.port) as first, CanalClient(server.port) as other:
+    with CanalClient(server.address) as second:
+        with CanalClient(server.address) as first, CanalClient(server.address) as other:
             for each in (first, second, other):
                 each.come_in()
             first.subscribe("open")
@@ -207,7 +207,7 @@ def test_a_second_client_of_a_number_waits(server: SubscribeServer) -> None:
 
 def test_a_standby_sends_a_client_on() -> None:
     """A server that has no destination greets with an error, so that a client goes on to its next address."""
-    with serving(NamedHouse({}, "orders is served by 10.0.0.2:11111")) as found, CanalClient(found.port) as client:
+    with serving(NamedHouse({}, "orders is served by 10.0.0.2:11111")) as found, CanalClient(found.address) as client:
         answer = client.hear("Ack")
         assert (answer.error_code, answer.error_message) == (400, "orders is served by 10.0.0.2:11111")
         assert client.read() == b""
@@ -255,7 +255,7 @@ def test_hostile_packets(server: SubscribeServer, caplog: pytest.LogCaptureFixtu
 
     def attack(count: int) -> None:
         for number in range(count):
-            with CanalClient(server.port) as client:
+            with CanalClient(server.address) as client:
                 if number % 2:
                     client.come_in()
                 else:
@@ -274,7 +274,7 @@ def test_hostile_packets(server: SubscribeServer, caplog: pytest.LogCaptureFixtu
         attack(1000)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         attack(9000)
-        with CanalClient(server.port) as client:
+        with CanalClient(server.address) as client:
             assert not client.come_in().error_code
             assert not client.subscribe("open").error_code
     finally:
@@ -291,14 +291,14 @@ def test_slow_clients() -> None:
     large = NamedBatch(1, [bytes(1 << 20)])
     house = NamedHouse({"open": NamedDoor(lambda: NamedPlace([large], endless=True))})
     with serving(house) as found:
-        slow = [CanalClient(found.port) for _ in range(200)]
+        slow = [CanalClient(found.address) for _ in range(200)]
         for number, each in enumerate(slow):
             each.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             each.come_in()
             each.subscribe("open", str(number))
             for _ in range(8):
                 each.say(Kind.GET, "Get", destination="open", client_id=str(number))
-        with CanalClient(found.port) as quick:
+        with CanalClient(found.address) as quick:
             quick.come_in()
             quick.subscribe("open", "1001")
             begin = time.monotonic()
@@ -313,13 +313,13 @@ def test_slow_clients() -> None:
 
 def test_too_many_clients(server: SubscribeServer) -> None:
     """Beyond a number clients are told that there are too many, and there is room again when some have gone."""
-    crowd = [CanalClient(server.port) for _ in range(MOST_CLIENTS)]
+    crowd = [CanalClient(server.address) for _ in range(MOST_CLIENTS)]
     for each in crowd:
         each.hear("Handshake")
-    with CanalClient(server.port) as one_more:
+    with CanalClient(server.address) as one_more:
         assert "no more are let in" in one_more.hear("Ack").error_message
     for each in crowd:
         each.connection.close()
     time.sleep(1)
-    with CanalClient(server.port) as client:
+    with CanalClient(server.address) as client:
         assert not client.come_in().error_code

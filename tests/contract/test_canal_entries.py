@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -14,6 +14,7 @@ from storage_consumer.changes.rendering import flat_messages
 from storage_consumer.changes.window import Change, Event, FeedStatement
 from storage_consumer.config.settings import Protocol
 from storage_consumer.model import physical_ms
+from storage_consumer.subscribe.entries import Entry
 from storage_consumer.subscribe.entry_packets import EntryPackets
 from storage_consumer.subscribe.wire import MESSAGES, Kind
 from tests.contract.test_feed_corpora import CORPORA
@@ -53,18 +54,17 @@ def _image(columns: Any) -> dict[str, str | None] | None:
 def test_values_are_those_of_flat_messages(source: CorpusSource, tmp_path: Path) -> None:
     """Of each change the images, codes of types, key and what changed are as its FlatMessage has them."""
     events, protocol = _events(source, tmp_path)
-    line, packets = flat_messages(protocol, lambda: 0), EntryPackets(protocol)
+    line, packets = flat_messages(protocol, lambda: 0), EntryPackets()
     rows = 0
     for event in events:
         told = json.loads(line(event))
         if isinstance(event, FeedStatement):
-            header, change, _ = _decoded(packets.statement(event))
+            header, change, _ = _decoded(packets(Entry("ddl", event.commit_ts, (), event, protocol))[0])
             assert (change.isDdl, change.sql) == (True, told["sql"])
             assert (header.schemaName, header.tableName) == (told["database"], told["table"])
             continue
         rows += 1
-        [entry] = packets.rows([event])
-        header, change, [row] = _decoded(entry)
+        header, change, [row] = _decoded(packets(Entry("rows", event.commit_ts, (event,), None, protocol))[0])
         before, after = _image(row.beforeColumns), _image(row.afterColumns)
         assert (header.schemaName, header.tableName) == (told["database"], told["table"])
         assert (header.executeTime, header.logfileOffset) == (told["es"], event.commit_ts)
@@ -83,16 +83,15 @@ def test_values_are_those_of_flat_messages(source: CorpusSource, tmp_path: Path)
     assert rows
 
 
-def _commits(events: list[Event], packets: EntryPackets) -> Iterator[bytes]:
+def _commits(events: list[Event], protocol: Protocol) -> Iterator[bytes]:
+    packets = EntryPackets()
     for event in events:
         if isinstance(event, Change):
-            yield from (
-                packets.border(event.commit_ts, is_end=False),
-                *packets.rows([event]),
-                packets.border(event.commit_ts, is_end=True),
-            )
+            kinds: tuple[Literal["begin", "rows", "end"], ...] = ("begin", "rows", "end")
+            for kind in kinds:
+                yield packets(Entry(kind, event.commit_ts, (event,) if kind == "rows" else (), None, protocol))[0]
         else:
-            yield packets.statement(event)
+            yield packets(Entry("ddl", event.commit_ts, (), event, protocol))[0]
 
 
 def _fields(message: Any) -> set[str]:
@@ -129,7 +128,7 @@ def test_fields_are_those_of_canal(tmp_path: Path) -> None:
             theirs += chain.from_iterable(each.messages for each in bodies)
     [source] = [each for each in SOURCES if str(each) == "classic/shop__json"]
     events, protocol = _events(source, tmp_path)
-    ours = _shapes(_commits(events, EntryPackets(protocol)))
+    ours = _shapes(_commits(events, protocol))
     canal = _shapes(iter(theirs))
     # MariaDB's binlog has no event that canal takes for a begin; ours are as it sends them for MySQL.
     assert set(ours) - set(canal) == {("1 0", "Entry"), ("1 0", "Header")}
@@ -142,14 +141,14 @@ def test_fields_are_those_of_canal(tmp_path: Path) -> None:
     assert odd == set(DIFFERENCES)
 
 
-def test_rows_of_one_kind_come_in_one_entry(tmp_path: Path) -> None:
-    """Rows that follow one another of one table and operation, in one commit, share an entry that says how many they are."""
+def test_rows_of_an_entry(tmp_path: Path) -> None:
+    """An entry of several rows says how many they are."""
     [source] = [each for each in SOURCES if str(each) == "classic/shop__csv"]
     events, protocol = _events(source, tmp_path)
     changes = [each for each in events if isinstance(each, Change)]
-    commit = [each for each in changes if each.commit_ts == changes[0].commit_ts]
-    found = [_decoded(entry) for entry in EntryPackets(protocol).rows(commit)]
-    assert sum(len(rows) for _, _, rows in found) == len(commit)
-    assert len(found) < len(commit)
-    assert all(header.props[0].value == str(len(rows)) for header, _, rows in found)
-    assert {header.executeTime for header, _, _ in found} == {physical_ms(commit[0].commit_ts)}
+    first = [
+        each for each in changes if (each.structure, each.operation) == (changes[0].structure, changes[0].operation)
+    ]
+    header, _, rows = _decoded(EntryPackets()(Entry("rows", first[0].commit_ts, tuple(first), None, protocol))[0])
+    assert header.props[0].value == str(len(rows)) == str(len(first))
+    assert header.executeTime == physical_ms(first[0].commit_ts)

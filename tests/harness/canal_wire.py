@@ -54,9 +54,10 @@ def _sha1(data: bytes) -> bytes:
 class CanalClient:
     """A client that says what it is told to say."""
 
-    def __init__(self, port: int, patience: float = 10.0) -> None:
+    def __init__(self, address: str, patience: float = 10.0) -> None:
         """Connect; the greeting has not been read."""
-        self.connection = socket.create_connection(("127.0.0.1", port), timeout=patience)
+        host, _, port = address.rpartition(":")
+        self.connection = socket.create_connection((host, int(port)), timeout=patience)
 
     def __enter__(self) -> Self:
         """Return the client."""
@@ -124,8 +125,8 @@ class CanalClient:
 @contextmanager
 def serving(house: House) -> Iterator[SubscribeServer]:
     """Run a server in this process, and end it."""
-    server, stop = SubscribeServer(("127.0.0.1", 0), house), Stop()
-    thread = threading.Thread(target=server.serve, args=(stop,))
+    server, stop = SubscribeServer(("127.0.0.1", 0)), Stop()
+    thread = threading.Thread(target=server.serve, args=(house, stop))
     thread.start()
     try:
         yield server

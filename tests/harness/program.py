@@ -87,15 +87,16 @@ def program(
     environment: Mapping[str, str] | None = None,
     command: Sequence[str] = (),
     within: Sequence[str] = (),
+    verb: str = "run",
 ) -> Iterator[Program]:
-    """Start ``run`` with these arguments; nothing of it is left after the block.
+    """Start ``run``, or another verb that goes on, with these arguments; nothing of it is left after the block.
 
     `command`: what to start instead of ``python -m storage_consumer``; `within`: a command that starts that.
     """
     given = [
         *within,
         *(command or (sys.executable, "-m", "storage_consumer")),
-        *("run", *arguments, "--log-format", "json"),
+        *(verb, *arguments, "--log-format", "json"),
     ]
     ours = ("SPARK_SUBMIT_OPTS",)  # see `class_archive`
     inherited = {

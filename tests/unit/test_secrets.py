@@ -74,6 +74,8 @@ TAKING = (
     ("changes", "--upstream-uri"),
     ("inspect", "--upstream-uri"),
     ("init", "--downstream-uri", "mysql://u@127.0.0.1:1/", "--upstream-uri"),
+    ("serve", "--meta-uri", "sqlite:///x", "--destinations", "/nowhere", "--upstream-uri"),
+    ("serve", "--destinations", "/nowhere", "--meta-uri"),
     ("status", "--downstream-uri"),
 )
 """Commands, each up to a flag that takes a URI."""

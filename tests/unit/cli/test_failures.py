@@ -34,6 +34,7 @@ PLANTED: Mapping[str, tuple[list[str], int]] = {
     "status": (TARGET, 1),
     "plan": ([*NO_BUCKET, *TARGET], 2),
     "changes": ([*NO_BUCKET, "--format", "xml"], 2),
+    "serve": (["--meta-uri", "sqlite:///:memory:", "--destinations", "/no/such"], 2),
     "doctor": ([*TARGET, "--only", "nothing"], 2),
     "verify": (["--source", f"tidb://root:{HUSH}@127.0.0.1:1/", *TARGET], 1),
     "ddl": (["skip", "--table", "a.b", "--version", "1", *TARGET], 1),
