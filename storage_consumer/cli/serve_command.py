@@ -29,6 +29,8 @@ def answer_serve(own: ServeFlags, session: Session) -> Answer:
     if own.meta_uri is None or own.destinations is None:
         missing = "--meta-uri" if own.meta_uri is None else "--destinations"
         raise ConfigError(f"{missing} is missing; `storage-consumer serve --help` shows an example")
+    if not Path(own.destinations).is_dir():
+        raise ConfigError(f"--destinations {own.destinations}: there is no such folder")
     host, _, port = (own.listen or _LISTEN).rpartition(":")
     server = SubscribeServer((host.strip("[]"), int(port)))
     wanted = of_folder(Path(own.destinations), session.given)

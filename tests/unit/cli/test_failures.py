@@ -14,7 +14,7 @@ import pytest
 from storage_consumer import telemetry
 from storage_consumer.cli import endings, main
 from storage_consumer.cli.endings import ExitCode
-from storage_consumer.cli.verbs import RUN, VERBS
+from storage_consumer.cli.verbs import LOGGING, RUN, VERBS
 from storage_consumer.config.load import load
 from storage_consumer.config.sources import LogWish
 from storage_consumer.errors import LeaseLost, StateGone, StorageConsumerError, TargetUnavailable
@@ -103,7 +103,7 @@ def test_line_that_does_not_parse(verb: str, tmp_path: Path, capfd: pytest.Captu
     assert f"did you mean `{verb}`?" in check(2, tmp_path, capfd)
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != RUN])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in LOGGING])
 @pytest.mark.parametrize(
     ("error", "code"),
     [(ZeroDivisionError(f"by {HUSH}\nand more"), 1), (StateGone("gone"), 1), (LeaseLost("lost"), 3)],
