@@ -7,7 +7,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -205,6 +205,20 @@ def _commits(entries: list[bytes]) -> list[tuple[int, int]]:
     return [(each.entryType, each.header.logfileOffset) for each in found]
 
 
+def _acknowledged(client: CanalClient, size: int, last: list[int]) -> list[int]:
+    """Get a batch and acknowledge it; return the commit-ts of what ends in it. `last`: one that was acknowledged before."""
+    batch = client.get("open", fetch_size=size, timeout=20, unit=2)
+    if batch.batch_id == -1:
+        return []
+    commits = _commits(list(batch.messages))
+    assert all(not last or ts >= last[0] for _, ts in commits), "acknowledged before"
+    client.say(Kind.CLIENTACK, "Decision", destination="open", client_id="1001", batch_id=batch.batch_id)
+    # The next answer shows that the server took it.
+    client.say(Kind.HEARTBEAT, "Pair", key="taken")
+    assert client.hear("Pair").key == "taken"
+    return [ts for kind, ts in commits if kind != 1]
+
+
 def test_kills_of_the_server(serving: Serving) -> None:
     """Killed at any moment, it loses nothing: each commit comes until it was acknowledged, in order, and not after that."""
     draw = random.Random(7)  # noqa: S311 - moments
@@ -214,20 +228,8 @@ def test_kills_of_the_server(serving: Serving) -> None:
             client.come_in()
             client.subscribe("open")
             end = time.monotonic() + draw.random()
-            with suppress(AssertionError):
-                while time.monotonic() < end:
-                    batch = client.get("open", fetch_size=draw.randrange(1, 4), timeout=20, unit=2)
-                    if batch.batch_id == -1:
-                        continue
-                    commits = _commits(list(batch.messages))
-                    assert all(not done or ts >= done[-1] for _, ts in commits), "acknowledged before"
-                    client.say(
-                        Kind.CLIENTACK, "Decision", destination="open", client_id="1001", batch_id=batch.batch_id
-                    )
-                    # The next answer shows that the server took it.
-                    client.say(Kind.HEARTBEAT, "Pair", key="taken")
-                    assert client.hear("Pair").key == "taken"
-                    done += [ts for kind, ts in commits if kind != 1]
+            while time.monotonic() < end:
+                done += _acknowledged(client, draw.randrange(1, 4), done[-1:])
             server.signal(SIGKILL)
             server.end()
     with serving(port), CanalClient(f"127.0.0.1:{port}") as client:
