@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from storage_consumer.config.options import Options
     from storage_consumer.errors import (
         Abandoned,
+        BatchRefused,
         ConfigError,
         DdlFailed,
         ExportRefused,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from storage_consumer.plan.table_state import TableState
     from storage_consumer.rows.comparison import RowDifference, Span, VerifyOutcome
     from storage_consumer.rows.comparison import TableResult as VerifiedTable
+    from storage_consumer.subscribe.entries import Entry
+    from storage_consumer.subscribe.subscription import SubscribedBatch, Subscription
     from storage_consumer.summary import Progress, RoundSummary, RunningStatement, TableSummary
     from storage_consumer.watch.report import (
         Health,
@@ -70,10 +73,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Abandoned",
+    "BatchRefused",
     "ConfigError",
     "Consumer",
     "DdlFailed",
     "DdlId",
+    "Entry",
     "ExportRefused",
     "ExportUnfinished",
     "FilesMissing",
@@ -114,6 +119,8 @@ __all__ = [
     "StorageUnavailable",
     "StoredStatement",
     "StoredTable",
+    "SubscribedBatch",
+    "Subscription",
     "TableError",
     "TableName",
     "TableState",
@@ -155,6 +162,8 @@ _MODULES = {
     "clock": ("Stop", "StopSignal"),
     "summary": ("Progress", "RoundSummary", "RunningStatement", "TableSummary"),
     "rows.comparison": ("RowDifference", "Span", "VerifyOutcome"),
+    "subscribe.entries": ("Entry",),
+    "subscribe.subscription": ("SubscribedBatch", "Subscription"),
 }
 _RENAMED = {
     "StoredTable": ("watch.report", "Table"),

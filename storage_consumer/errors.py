@@ -70,6 +70,10 @@ class StateGone(StorageConsumerError):
     """The state schema, or a part of it, was dropped or put back while the program ran."""
 
 
+class BatchRefused(StorageConsumerError):
+    """A batch of a subscription cannot be got, acknowledged or rolled back now."""
+
+
 class Abandoned(StorageConsumerError):
     """The running job was called off before it was finished; the next start repeats it."""
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from storage_consumer.errors import LeaseLost
+from storage_consumer.errors import BatchRefused, LeaseLost
 from storage_consumer.subscribe.cursors import Cursor, Cursors
 from storage_consumer.subscribe.entries import Entry, Placed
-from storage_consumer.subscribe.marks import BatchRefused, Marks, Position
+from storage_consumer.subscribe.marks import Marks, Position
 
 T = TypeVar("T")
 _NUMBERS = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from storage_consumer.errors import StorageConsumerError
+from storage_consumer.errors import BatchRefused
 
 
 class Position(NamedTuple):
@@ -15,10 +15,6 @@ class Position(NamedTuple):
     """Commit-ts up to which (inclusive) all rows are done."""
     statements: int
     """The same of statements, which a bucket has for sure only below its checkpoint."""
-
-
-class BatchRefused(StorageConsumerError):
-    """A batch cannot be got, acknowledged or rolled back now."""
 
 
 class Mark(NamedTuple):

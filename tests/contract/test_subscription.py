@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -14,15 +15,16 @@ from typing import Any
 
 import pytest
 
-from storage_consumer import LeaseHeld, LeaseLost, StorageConsumerError
+from storage_consumer import BatchRefused, LeaseHeld, LeaseLost, StorageConsumerError
 from storage_consumer.subscribe.cursors import Cursor, Cursors
 from storage_consumer.subscribe.entries import Entry
-from storage_consumer.subscribe.marks import BatchRefused, Position
+from storage_consumer.subscribe.marks import Position
 from storage_consumer.subscribe.subscription import Subscription
 from tests.contract.test_feed_corpora import FEW, Held, golden_rows
 from tests.harness.corpora import THOROUGH, Corpus, CorpusSource, Cut
 from tests.harness.expectations import null_like, overwritten
 from tests.harness.feeds import settings_of
+from tests.harness.pages import PAGES
 from tests.harness.servers import KINDS
 from tests.harness.small_bucket import SmallBucket, row, ts
 
@@ -304,3 +306,12 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
         while (batch := subscription.get(1000, timeout=2.0)).id != -1:
             seen |= {str(change.values[0]): 1 for entry in batch.entries for change in entry.changes}
     assert seen.keys() == {str(100 * number + key) for number in range(1, 41) for key in range(50)}
+
+
+def test_the_page(bucket: SmallBucket, tmp_path: Path) -> None:
+    """The example of the page prints each row once over two runs."""
+    code = PAGES["docs/guide/subscribe.md"].split("```python\n")[2].split("```")[0].replace("shop", "d")
+    words = [sys.executable, "-c", code, bucket.uri]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    runs = [subprocess.check_output(words, cwd=tmp_path, env=environment, text=True) for _ in range(2)]
+    assert [len(run.splitlines()) for run in runs] == [7, 0]
