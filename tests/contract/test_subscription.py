@@ -45,9 +45,8 @@ class Reader:
         for part in range(parts):
             self.amid.clear()  # what was not a whole commit comes again
             with Subscription(self.uri, self.meta, "d", **self.given) as subscription:
-                while self.step(subscription):
-                    if part < parts - 1 and self.random.random() < 0.2:
-                        break
+                while self.step(subscription) and (part == parts - 1 or self.random.random() > 0.2):
+                    pass
 
     def step(self, subscription: Subscription) -> bool:
         """Get up to three batches, and acknowledge some; return whether there were any."""

@@ -7,5 +7,5 @@ from pathlib import Path
 
 _PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations" / "verify.md"
 EQUIVALENCES = frozenset(
-    re.findall(r"^\* \*([\w ]+)\*: ", _PAGE.read_text(encoding="utf-8").partition("## What is alike")[2], re.MULTILINE)
+    re.findall(r"\*([A-Za-z][\w ]+)\*", _PAGE.read_text(encoding="utf-8").partition("## What is alike")[2])
 )
