@@ -221,7 +221,7 @@ class House(Generic[T]):
                 self._look()
             except StorageConsumerError as fault:
                 # Whoever writes a cursor is told; without answer the leases run out.
-                _log.warning("retry", what="leases of destinations", reason=str(fault))
+                _log.warning("retry", what="leases of destinations", error=str(fault))
 
     def _look(self) -> None:
         with self._lock:
