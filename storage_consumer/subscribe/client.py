@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from storage_consumer.errors import BatchRefused, LeaseLost
 from storage_consumer.subscribe.cursors import Cursor, Cursors
@@ -18,6 +18,8 @@ from storage_consumer.subscribe.marks import Marks, Position
 T = TypeVar("T")
 _NUMBERS = 1000
 """Numbers of batches that are stored ahead as given: a start after a kill leaves some out."""
+_AT_ONCE = 200
+"""Entries that come into the buffer together."""
 _LOOK = 0.5
 """Seconds between looks at whether somebody still waits."""
 _ENDING = 1.0
@@ -27,8 +29,7 @@ Pack = Callable[[Entry], tuple[T, int]]
 """Returns an entry as clients get it, and its bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item(Generic[T]):
+class _Item(NamedTuple, Generic[T]):
     packed: T
     size: int
     position: Position | None
@@ -218,27 +219,33 @@ class Client(Generic[T]):
     # the thread that reads ahead
 
     def _read_ahead(self) -> None:
+        some = list[_Item[T]]()
+        fault: Exception | None = None
         try:
             start = self._stored.position or Position(0, 0)
             for entry, position in self._read(
                 start, lambda: not self._ends.wait(self._limits.pause)
             ):
-                if not self._put(entry, position):
+                if entry is not None:
+                    some.append(_Item(*self._pack(entry), position, entry.kind == "ddl"))
+                if entry is None or len(some) >= _AT_ONCE:
+                    self._put(some, position if entry is None else None)
+                    some.clear()
+                if self._ends.is_set():
                     return
-        except Exception as fault:  # noqa: BLE001 - whoever gets is told
-            with self._changed:
-                self._fault = fault
-                self._changed.notify_all()
+        except Exception as found:  # noqa: BLE001 - whoever gets is told
+            fault = found
+        self._put(some, None, fault)
 
-    def _put(self, entry: Entry | None, position: Position | None) -> bool:
-        packed = None if entry is None else self._pack(entry)
+    def _put(
+        self, items: Sequence[_Item[T]], idle: Position | None, fault: Exception | None = None
+    ) -> None:
         with self._changed:
-            while packed is not None and self._is_full() and not self._ends.is_set():
-                self._changed.wait()
-            if packed is not None:
-                item = _Item(*packed, position, entry is not None and entry.kind == "ddl")
+            for item in items:
+                while self._is_full() and not self._ends.is_set():
+                    self._changed.notify_all()
+                    self._changed.wait()
                 self._items.append(item)
                 self._bytes += item.size
-            self._idle = position if packed is None else None
+            self._idle, self._fault = idle, fault
             self._changed.notify_all()
-        return not self._ends.is_set()

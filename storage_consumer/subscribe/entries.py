@@ -67,8 +67,9 @@ class Entry(NamedTuple):
         """About how many bytes it needs in memory."""
         if not self.changes:
             return _ENTRY + len(self.sql)
-        images = [image for image in (self.changes[0].values, self.changes[0].old) if image]
-        of_one = sum(_CELL + len(text or "") for image in images for text in image)
+        first = self.changes[0]
+        texts = (*first.values, *(first.old or ()))
+        of_one = _CELL * len(texts) + sum(map(len, filter(None, texts)))
         return _ENTRY + len(self.changes) * of_one
 
 
@@ -93,7 +94,8 @@ class Selection:
             raise ConfigError(f"{min(unknown)!r} is none of {', '.join(KINDS)}")
         self._operations = {each for each, kind in _OPERATIONS.items() if kind in kinds}
         self._ddl = "ddl" in kinds
-        self._takes = lru_cache(maxsize=4096)(self._takes_table)
+        is_open = not self._wanted and not self._unwanted
+        self._takes = (lambda _: True) if is_open else lru_cache(maxsize=4096)(self._takes_table)
 
     def change(self, change: Change) -> bool:
         """Return whether a change is wanted."""

@@ -65,7 +65,7 @@ def cured(watch: Watch, page: str, *commands: str, sql: str = "") -> None:
         assert done.code == 0, done
         said.append(watch.said(done))
     wait_until("a healthy feed", watch.is_healthy)
-    said.append(watch.healed(watch.status()))
+    said.append(watch.healed(watch.settled()))
     watch.book.shows(page, {"cure": "\n".join(said)})
 
 
