@@ -247,5 +247,7 @@ class Client(Generic[T]):
                     self._changed.wait()
                 self._items.append(item)
                 self._bytes += item.size
-            self._idle, self._fault = idle, fault
+            if items or idle is not None:
+                self._idle = idle
+            self._fault = fault
             self._changed.notify_all()

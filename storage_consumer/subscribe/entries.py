@@ -74,7 +74,8 @@ class Entry(NamedTuple):
 
 
 Placed = tuple[Entry | None, Position | None]
-"""An entry, or None where a feed has nothing more for now; and the border behind it, if any is."""
+"""An entry, or None where there is none for now; and the border behind it, if any is new."""
+_ENDED: Placed = None, Position(-1, -1)
 
 
 class Selection:
@@ -151,7 +152,8 @@ def entries(
         retry_limit=tuning.retry_limit,
     ):
         if event is None and feed.reached == reached:
-            # Amid a window the storage does not answer.
+            # Nothing is new, or the storage does not answer amid a window.
+            yield None, None
             continue
         if isinstance(event, FeedStatement) and not selection.statement(event):
             continue
@@ -209,12 +211,14 @@ def merged(sources: Sequence[Iterator[Placed]]) -> Iterator[Placed]:
             if entry is None and reached is not None and reached.statements < ts
         ]
         if late:
-            for at in late:
-                heads[at] = next(sources[at], (None, None))
-            if (None, None) in heads:
+            found = [next(sources[at], _ENDED) for at in late]
+            if _ENDED in found:
                 return
-            if all(entry is None for entry, _ in heads):
-                yield None, min(place for _, place in heads if place is not None)
+            for at, head in zip(late, found, strict=True):
+                heads[at] = heads[at] if head == (None, None) else head
+            is_idle = all(entry is None for entry, _ in heads)
+            places = [place for _, place in heads if place is not None]
+            yield None, min(places) if is_idle else None
             continue
         # Another feed may have a commit of the same commit-ts, which is to come yet.
         before = Position(ts - 1, ts - 1) if [each for each, _ in there].count(ts) > 1 else None
