@@ -126,9 +126,13 @@ def disagreements(glances: Sequence[Glance]) -> Iterator[str]:
     """Yield where a view said, for longer than briefly, what the process did not say about then."""
     for view in sorted({view for glance in glances for view in glance.shown}):
         shown = [glance for glance in glances if view in glance.shown]
-        for word, several in groupby(shown, key=lambda glance: glance.shown[view]):
-            looks = list(several)
-            if looks[-1].began - looks[0].began >= BRIEF:
+        runs = [(word, list(several)) for word, several in groupby(shown, key=lambda glance: glance.shown[view])]
+        for at, (word, looks) in enumerate(runs):
+            lasted = looks[-1].began - looks[0].began
+            # What passes before the process looks again, it goes over, from the word before to the one after.
+            beside = {runs[each][0] for each in (at - 1, at + 1) if 0 <= each < len(runs)}
+            is_passed = lasted < LATE and len(beside) == 2 and beside <= _around(glances, looks[0], LATE, lasted + LATE)
+            if lasted >= BRIEF and not is_passed:
                 yield from _unlike(glances, looks, view, word)
     for glance in glances:
         close = _around(glances, glance, BRIEF, BRIEF)
