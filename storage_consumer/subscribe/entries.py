@@ -140,7 +140,7 @@ def entries(
     Statements stand alone, behind the rows of their commit-ts. `wait`: as for `Feed.following`,
     which says what is raised.
     """
-    reached, commit = position, 0
+    reached, commit = feed.reached, 0
     rows: list[Change] = []
     statement: Entry | None = None
     for event in feed.following(
@@ -170,8 +170,8 @@ def entries(
             yield statement, Position(own, own - (own == ts))
             statement = None
         if event is None:
-            reached = Position(*feed.reached)
-            yield None, reached
+            reached = feed.reached
+            yield None, Position(*reached)
         elif isinstance(event, FeedStatement):
             statement = Entry("ddl", ts, statement=event, protocol=feed.protocol)
         else:

@@ -16,8 +16,12 @@ from typing import Any
 import pytest
 
 from storage_consumer import BatchRefused, LeaseHeld, LeaseLost, StorageConsumerError
+from storage_consumer.changes.reading import Feed
+from storage_consumer.changes.window import Event
+from storage_consumer.clock import SystemClock
+from storage_consumer.session import Session
 from storage_consumer.subscribe.cursors import Cursor, Cursors
-from storage_consumer.subscribe.entries import Entry
+from storage_consumer.subscribe.entries import Entry, Selection, entries
 from storage_consumer.subscribe.marks import Position
 from storage_consumer.subscribe.subscription import Subscription
 from tests.contract.test_feed_corpora import FEW, Held, golden_rows
@@ -271,6 +275,27 @@ def test_several_buckets(tmp_path: Path) -> None:
         assert subscription.get(10, timeout=2).id == -1
         buckets[1].metadata(ts(35))
         assert len(subscription.get(3, timeout=5).entries) == 3
+
+
+class Pausing(Feed):
+    """A feed that gives None between any two events, as while a storage does not answer."""
+
+    def following(self, *given: Any, **more: Any) -> Iterator[Event | None]:
+        """Yield what there is, with pauses."""
+        for number, event in enumerate(super().following(*given, **more)):
+            if event is not None and number:
+                yield None
+            yield event
+
+
+@pytest.mark.parametrize("low", [0, ts(2)])
+def test_a_storage_that_is_silent_amid_a_commit(bucket: SmallBucket, low: int) -> None:
+    """The commit goes on when it answers: its end stands behind all of its rows."""
+    loaded, storage = Session({"upstream_uri": bucket.uri, "tz": "UTC", "include_commit_ts": True}, {}).open_bucket()
+    feed = Pausing(storage, loaded.config.upstream, SystemClock())
+    placed = entries(feed, Position(low, low), lambda: False, Selection(), loaded.config.tuning)
+    found = [entry for entry, _ in placed if entry is not None]
+    assert numbers(tuple(found)) == (COMMITS[6:] if low else COMMITS)
 
 
 CLIENT = """
